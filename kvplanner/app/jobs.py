@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kvplanner.app.garbage import Garbage
 
 STOP_TIMEOUT_MS: Final = 3000
+WRITE_TIMEOUT_MS: Final = 10_000  # for files that are being written
 
 
 class Cancelled(Exception):
@@ -81,7 +82,7 @@ def _rests_on_gone(thing: object, deep: int = 3) -> bool:
 
 
 class Job(QObject):
-    """A running piece of work; lives on the main thread.
+    """A running piece of work; lives on the main thread. writes: a file that was asked for, which no end cuts short.
 
     progressed(share or None, text), finished(): after done or failed was called, or the job was cancelled.
     """
@@ -97,9 +98,12 @@ class Job(QObject):
         done: Callable[[Any], None],
         failed: Callable[[Exception], None],
         parent: QObject,
+        *,
+        writes: bool = False,
     ) -> None:
         super().__init__(parent)
         self.title = title
+        self.writes, self.went_wrong = writes, False
         self.control = JobControl(self._report)
         self._work = work
         self._done = done
@@ -132,6 +136,7 @@ class Job(QObject):
     def _deliver(self, result: object, error: Exception | None) -> None:
         try:
             if not self.control.cancelled:
+                self.went_wrong = error is not None
                 if error is not None:
                     _tell(self._failed, error)
                 else:
@@ -178,10 +183,13 @@ class _Run(QRunnable):
 class Jobs(QObject):
     """Starts jobs on a small pool and knows those that run. active_changed(): one started or ended.
 
+    written(well): no file is being written any more, and whether none of them failed.
+
     While it does, garbage is looked for on this thread; a caller that has put that off begins it (`garbage`) later.
     """
 
     active_changed = Signal()
+    written = Signal(bool)
 
     def __init__(self, parent: QObject | None = None, threads: int = 3) -> None:
         super().__init__(parent)
@@ -190,7 +198,7 @@ class Jobs(QObject):
         self._active: dict[Job, str] = {}
         self._runs: dict[Job, _Run] = {}
         self._resting: list[_Run] = []
-        self._stopped = False
+        self._stopped = self._badly = False
 
     @cached_property
     def garbage(self) -> Garbage:
@@ -204,6 +212,11 @@ class Jobs(QObject):
         """The jobs whose result is still wanted, oldest first."""
         return tuple(job for job in self._active if not job.control.cancelled)
 
+    @property
+    def writing(self) -> tuple[Job, ...]:
+        """Those that write a file."""
+        return tuple(job for job in self.active if job.writes)
+
     def submit(
         self,
         title: str,
@@ -212,10 +225,11 @@ class Jobs(QObject):
         failed: Callable[[Exception], None],
         *,
         key: str = "",
+        writes: bool = False,
     ) -> Job | None:
         """Run work on a thread, then done(result) or failed(error) here; a newer job of the same key replaces it.
 
-        None after `stop`: nothing starts while the app shuts down.
+        writes: a file, which `stop` waits for. None after `stop`: nothing starts while the app shuts down.
         """
         if self._stopped:
             return None
@@ -225,7 +239,7 @@ class Jobs(QObject):
             for job, other in self._active.items():
                 if other == key:
                     job.cancel()
-        job = Job(title, work, done, failed, self)
+        job = Job(title, work, done, failed, self, writes=writes)
         self._active[job] = key
         job.finished.connect(self._forget)
         run = self._runs[job] = self._resting.pop() if self._resting else _Run()
@@ -245,18 +259,24 @@ class Jobs(QObject):
                 self._resting.append(run)
             self._tell_garbage()
             self.active_changed.emit()
+            self._badly |= job.writes and job.went_wrong
+            if job.writes and not self.writing:
+                well, self._badly = not self._badly, False
+                self.written.emit(well)
 
     def _tell_garbage(self) -> None:
         if "garbage" in self.__dict__:
             self.garbage.jobs_run(bool(self._active))
 
     def stop(self, timeout_ms: int = STOP_TIMEOUT_MS) -> bool:
-        """Cancel everything and wait for the threads; False when one did not end in time."""
+        """Cancel all but what writes a file and wait for the threads; False when one did not end in time."""
         self._stopped = True
-        for job in self._active:
-            job.cancel()
-        self._pool.clear()
-        ended = self._pool.waitForDone(timeout_ms)
+        writing = self.writing
+        for job, run in self._runs.items():
+            if job not in writing:
+                job.cancel()
+                self._pool.tryTake(run)
+        ended = self._pool.waitForDone(max(timeout_ms, WRITE_TIMEOUT_MS) if writing else timeout_ms)
         self._active.clear()
         if "garbage" in self.__dict__:
             self.garbage.end()

@@ -111,6 +111,40 @@ def _seven(_of: object, _control: JobControl) -> int:
     return 7
 
 
+def test_stop_finishes_what_writes_a_file(qtbot: QtBot) -> None:
+    """What was asked for just before the end was dropped: its job had not begun."""
+    jobs = Jobs(threads=1)
+    go, written = threading.Event(), list[str]()
+
+    def other(control: JobControl) -> None:
+        go.wait(60)
+
+    jobs.submit("other", other, lambda _: None, fail)
+    jobs.submit("Saving", lambda control: written.append("whole"), lambda _: None, fail, writes=True)
+    jobs.submit("more", lambda control: written.append("never"), lambda _: None, fail)
+    threading.Timer(0.05, go.set).start()
+    assert jobs.stop()
+    assert written == ["whole"]
+
+
+@pytest.mark.parametrize("well", [True, False])
+def test_the_end_of_writing_is_told(qtbot: QtBot, jobs: Jobs, well: bool) -> None:
+    ended: list[bool] = []
+    errors: list[Exception] = []
+    jobs.written.connect(ended.append)
+
+    def write(control: JobControl) -> None:
+        if not well:
+            raise OSError(28, "No space left on device")
+
+    jobs.submit("Looking", lambda control: 1 // 0, lambda _: None, errors.append)
+    jobs.submit("Saving", write, lambda _: None, errors.append, writes=True)
+    assert len(jobs.writing) == 1
+    qtbot.waitUntil(lambda: bool(ended) and not jobs.active)
+    assert ended == [well]
+    assert not jobs.writing
+
+
 def test_an_ended_job_keeps_nothing_alive(qtbot: QtBot, jobs: Jobs) -> None:
     class Window:
         """Something large that a job was for."""

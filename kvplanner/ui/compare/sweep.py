@@ -299,7 +299,8 @@ class SweepPage(QWidget):
         def failed(error: Exception) -> None:
             self._messages.error(error, "The sweep was not written", key="export")
 
-        self._services.jobs.submit("Exporting the sweep", lambda control: write_whole(name, data), done, failed)
+        title = "Exporting the sweep"
+        self._services.jobs.submit(title, lambda control: write_whole(name, data), done, failed, writes=True)
 
 
 def _swept(

@@ -19,6 +19,7 @@ from kvplanner.ui.theme.theme import Theme, choice_of
 from kvplanner.ui.window.services import Services
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from kvplanner.app.state import PlanState
@@ -56,6 +57,8 @@ class Application(QObject):
             keep=keep,
             runs=Runs(self, save=keep),
         )
+        self._finishing: Callable[[], object] | None = None
+        self.jobs.written.connect(self._written)
         self.catcher = ExceptionCatcher(self.session.write_now, self._context, self)
         self.native_log = NativeCrashLog()
         self._ended = False
@@ -154,7 +157,22 @@ class Application(QObject):
                 window.activateWindow()
                 window.saving.ask_to_save(then_quit=True)
                 return
-        self.end()
+        if not self.finishes_first(self.quit):
+            self.end()
+
+    def finishes_first(self, then: Callable[[], object]) -> bool:
+        """Whether files are being written: `then` follows once they are, unless one fails. False where asked again."""
+        if self._ended or self._finishing is not None or not self.jobs.writing:
+            return False
+        self._finishing = then
+        for window in self.windows:
+            window.messages.brief("Closes once the file is written")
+        return True
+
+    def _written(self, well: bool) -> None:
+        then, self._finishing = self._finishing, None
+        if then is not None and well:
+            then()
 
     def end(self) -> None:
         """End with all windows in the session, and ask nothing."""

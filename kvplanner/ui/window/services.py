@@ -9,6 +9,8 @@ from kvplanner.app import settings as s
 from kvplanner.record import NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from PySide6.QtWidgets import QWidget
 
     from kvplanner.app.jobs import Jobs
@@ -30,6 +32,9 @@ class Windows(Protocol):
     @property
     def ended(self) -> bool:
         """Whether windows that close now lose nothing."""
+
+    def finishes_first(self, then: Callable[[], object]) -> bool:
+        """Whether files are being written: `then` follows once they are, unless one fails."""
 
     def open(self, state: PlanState, path: Path | None, beside: QWidget) -> None:
         """Show another window, whole from its first moment on."""

@@ -425,10 +425,9 @@ class MainWindow(QtWidgets.QMainWindow):
         self.drops.dropped(event)
 
     def closeEvent(self, event: QtGui.QCloseEvent) -> None:
-        """Ask where edits would be lost: a file lacks them, or no session brings the plan back."""
-        if self.assembled and self.saving.loses_edits():
+        """Ask where edits would be lost (no file or session has them), and wait for files that are being written."""
+        if self.assembled and self.saving.holds_back():
             event.ignore()
-            self.saving.ask_to_save()
             return
         self.keep_layout()
         event.accept()

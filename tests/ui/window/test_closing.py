@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Callable
 
@@ -10,6 +11,7 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from kvplanner.app import memory
+from kvplanner.app.jobs import JobControl
 from kvplanner.engine.llamacpp import tensors
 from kvplanner.engine.shared import identity
 from kvplanner.gpu.names import short_name
@@ -66,3 +68,52 @@ def test_what_was_worked_out_for_closed_models_is_forgotten(
     window.document.set_option("max_model_len", 4096)
     window.document.flush()
     assert window.document.plan is not None
+
+
+@pytest.mark.parametrize("well", [True, False])
+def test_the_last_window_waits_for_what_is_being_written_and_stays_where_that_fails(
+    window: MainWindow, application: Application, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch, well: bool
+) -> None:
+    """A report that was saved just before the end was lost, and nobody was told."""
+    closed: list[object] = []
+    window.closed.connect(closed.append)
+    monkeypatch.setattr(application.app, "quit", lambda: None)
+    go = threading.Event()
+
+    def write(control: JobControl) -> None:
+        go.wait(60)
+        if not well:
+            raise OSError(28, "No space left on device")
+
+    def failed(error: Exception) -> None:
+        window.messages.error(error, "The report was not saved")
+
+    application.jobs.submit("Saving", write, lambda _: None, failed, writes=True)
+    assert not window.close()
+    assert not closed
+    go.set()
+    qtbot.waitUntil(lambda: not application.jobs.active)
+    if well:
+        assert closed == [window]
+    else:
+        assert not closed
+        assert "No space left" in window.centre.messages.strips[-1].message.text
+        assert window.close()
+
+
+def test_asked_again_a_window_closes_at_once(
+    window: MainWindow, application: Application, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(application.app, "quit", lambda: None)
+    go = threading.Event()
+    written: list[str] = []
+
+    def write(control: JobControl) -> None:
+        go.wait(60)
+        written.append("whole")
+
+    application.jobs.submit("Saving", write, lambda _: None, lambda error: None, writes=True)
+    assert not window.close()
+    threading.Timer(0.05, go.set).start()
+    assert window.close()
+    assert written == ["whole"], "the end of the application still finished it"

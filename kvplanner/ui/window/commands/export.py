@@ -150,7 +150,8 @@ class Exports:
             if isValid(self._host):
                 self._messages.error(error, f"{path.name} was not written", key="export")
 
-        self._services.jobs.submit(f"Exporting {path.name}", lambda control: write(path, render()), done, failed)
+        title = f"Exporting {path.name}"
+        self._services.jobs.submit(title, lambda control: write(path, render()), done, failed, writes=True)
 
 
 def renderer(kind: str, plan: Plan, unit: Unit) -> Callable[[], bytes]:

@@ -351,8 +351,9 @@ class Logs(QtCore.QObject):
             self._messages.error(error, "The report was not saved", key="log")
 
         self._services.jobs.submit(
-            f"Saving {path.name}", lambda control: write_whole(path, markdown(found, beside).encode()), done, failed
-        )
+            f"Saving {path.name}", lambda control: write_whole(path, markdown(found, beside).encode()), done, failed,
+            writes=True,
+        )  # fmt: skip
 
 
 def _public(text: str, model: Model) -> tuple[str, str]:

@@ -89,7 +89,9 @@ class Saving:
         def failed(error: Exception) -> None:
             self._messages.error(error, "The plan was not saved", key="save")
 
-        self._services.jobs.submit(f"Saving {path.name}", lambda c: planstore.save(path, state), done, failed)
+        self._services.jobs.submit(
+            f"Saving {path.name}", lambda c: planstore.save(path, state), done, failed, writes=True
+        )
 
     def ask_to_save(self, *, then_quit: bool = False) -> None:
         """The window is closing and its edits are in no file; then_quit: the other windows follow."""
@@ -122,6 +124,13 @@ class Saving:
             self._services.windows.quit()
         else:
             self._close()
+
+    def holds_back(self) -> bool:
+        """Whether the window stays for now: it asks where edits would be lost, and files are being written."""
+        if self.loses_edits():
+            self.ask_to_save()
+            return True
+        return self._services.windows.count == 1 and self._services.windows.finishes_first(self._close)
 
     def loses_edits(self) -> bool:
         """Whether closing this window alone loses edits: the session keeps only windows open at the end."""
