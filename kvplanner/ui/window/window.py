@@ -326,7 +326,7 @@ class MainWindow(QtWidgets.QMainWindow):
 
     def _state_changed(self, state: PlanState) -> None:
         self.services.session.touch()
-        for key in ("copy", "export", "save"):  # what was said of other settings
+        for key in ("copy", "export", "save", "limit"):  # what was said of other settings
             self.messages.clear(key)
 
     def _show_plan(self, plan: Plan) -> None:

@@ -52,6 +52,7 @@ def test_a_click_makes_the_answer_the_plan(
     if document.state != before:
         document.undo()
         assert document.state == before
+        assert not window.centre.messages.strips, "what was said was of other settings"
 
 
 def test_a_mix_in_place_of_the_users_is_answered(window: MainWindow, qtbot: QtBot) -> None:

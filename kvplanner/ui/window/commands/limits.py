@@ -122,10 +122,11 @@ class Limits(QObject):
             return
         told = solved_lines(plan, solved)[0]
         beside = "; ".join(asides(plan, solved))
-        self._window.messages.info(f"{told}: {beside}" if beside else told, key=KEY)
         if solved.request is not None and solved.sure_value is not None:
             document.seal()
             document.edit(told.partition(" (")[0], **fields_of(document.state, solved))
+        # After the edit, which takes back what was said of other settings.
+        self._window.messages.info(f"{told}: {beside}" if beside else told, key=KEY)
 
     def _failed(self, tip: str, error: Exception) -> None:
         self._window.messages.error(error, tip, key=KEY)
