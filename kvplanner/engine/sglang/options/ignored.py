@@ -60,6 +60,8 @@ _SWITCHES: Final = """
 _NOT_PLANNED: Final = "its memory is not modelled"
 _LEAVE: Final = "Leave it out to plan without it"
 _REFUSED: Final[dict[str, FlagRule]] = {
+    "--enable-piecewise-cuda-graph": FlagRule("", "it captures prefill graphs, which 0.5.10 and later do unasked",
+                                              "Write --cuda-graph-backend-prefill tc_piecewise"),
     "--enable-hisparse": FlagRule("", f"HiSparse keeps part of the cache in host memory: {_NOT_PLANNED}", _LEAVE),
     "--enable-unified-memory": FlagRule("", f"one pool for windows, states and cache: {_NOT_PLANNED}", _LEAVE),
     "--enable-page-major-kv-layout": FlagRule("", f"it needs unified memory: {_NOT_PLANNED}", _LEAVE),
