@@ -53,6 +53,12 @@ def test_what_is_not_planned_is_said(argv: list[str]) -> None:
     assert refused.value.remedy
 
 
+def test_a_switch_that_became_another_flag_names_that_flag() -> None:
+    with pytest.raises((BadInput, UnknownName)) as refused:
+        parse("--enable-piecewise-cuda-graph")
+    assert "--cuda-graph-backend-prefill tc_piecewise" in refused.value.remedy
+
+
 def test_harmless_values_of_those_are_left_out() -> None:
     assert parse("--dcp-size", "1", "--nnodes", "1", "--disaggregation-mode", "null").values == {}
 
