@@ -95,8 +95,12 @@ def layer_bytes(
 ) -> int:  # fmt: skip
     """Bytes that one layer keeps.
 
-    widest_value: to which values are padded when they are kept transposed. old_mla: the file keeps full heads.
+    widest_value: to which values are padded when they are kept transposed; a layer without attention keeps them too
+    then, and nothing else (llama_kv_cache of llama.cpp; Nemotron-Super's has such layers). old_mla: the file keeps full
+    heads.
     """
+    if not layer.mixers:
+        return tensor_bytes(types.value, widest_value, cells.streams * cells.full, on_gpu) if widest_value else 0
     total = 0
     for mixer in layer.mixers:
         if isinstance(mixer, State):
@@ -120,7 +124,7 @@ def layer_bytes(
 
 def cell_bytes(layer: LayerSpec, types: CacheTypes, *, widest_value: int = 0, old_mla: bool = False) -> int:
     """Bytes of one more cell of a layer; windows do not grow with the context."""
-    total = 0
+    total = 0 if layer.mixers or not widest_value else row_bytes(types.value, widest_value)
     for mixer in layer.mixers:
         if not is_windowed(mixer):
             keys, values, index = _kept(mixer, types, old_mla)

@@ -158,6 +158,8 @@ def _is_stranded(spec: ModelSpec, placed: Placed, *, kv_offload: bool) -> bool:
 
     What follows it in its layer is put off, so that a recurrent layer's look-up comes next. GPUs draw before the host.
     """
+    if not any(_is_early(m) for layer in spec.layers for m in layer.mixers):
+        return False
     layers, homes = [spec.layers[index] for index in spec.layer_of], placed.placement.layers
     for index, layer in enumerate(layers):
         after = _next_early(layers, index) if any(isinstance(m, Attention) for m in layer.mixers) else None
@@ -364,6 +366,7 @@ def _caches(
     types = CacheTypes(asked.key_type, asked.value_type, transposed, build.latent_values, build.blocks == "positions")
     widest = cache.widest_value(spec) if transposed else 0
     old = not settings.build.latent or old_latent(model)
+    hybrid = any(isinstance(m, State) for layer in spec.layers for m in layer.mixers)
     kv, state, each = [0] * (gpus + 1), [0] * (gpus + 1), [0] * (gpus + 1)
     known: dict[tuple[int, bool], tuple[int, int, int]] = {}
     for number, (device, index) in enumerate(zip(layout.placed.placement.layers, spec.layer_of, strict=True)):
@@ -377,9 +380,10 @@ def _caches(
         found = known.get(key)
         if found is None:
             layer = spec.layers[index]
-            both = cache.layer_bytes(layer, cells, types, widest_value=widest, old_mla=old, on_gpu=on_gpu)
+            wide = widest if layer.mixers or not hybrid else 0
+            both = cache.layer_bytes(layer, cells, types, widest_value=wide, old_mla=old, on_gpu=on_gpu)
             held = sum(cache.state_row_bytes(m) * cells.rows for m in layer.mixers if isinstance(m, State))
-            found = known[key] = (both - held, held, cache.cell_bytes(layer, types, widest_value=widest, old_mla=old))
+            found = known[key] = (both - held, held, cache.cell_bytes(layer, types, widest_value=wide, old_mla=old))
         at = device if on_gpu else gpus
         kv[at] += found[0]
         state[at] += found[1]

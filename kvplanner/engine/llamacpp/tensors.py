@@ -92,6 +92,8 @@ class Tensors(NamedTuple):
 _NORM_OF_TABLE: Final = frozenset({"lfm2", "lfm2moe"})
 # BERT and its kin: no logits and so no second use of the embedding, whose norm lies with the first layer.
 BERTS: Final = frozenset({"bert", "nomic-bert", "nomic-bert-moe", "jina-bert-v2", "jina-bert-v3"})
+# Those whose logits are of the embedding where it is, which is loaded once.
+_READS_TABLE: Final = frozenset({"bitnet"})
 # Where llama.cpp keeps what lies outside the layers (LLM_TENSOR_INFOS).
 _INPUT: Final = re.compile(r"(token_embd|token_types|position_embd|per_layer_\w+)(_norm)?(\.\w+)?")
 
@@ -101,7 +103,7 @@ def tensors_of(model: Model) -> Tensors:
     inventory = model.inventory
     assert inventory is not None
     blocks = tuple(_block(block) for block in inventory.blocks)
-    tied = _is_tied(inventory) and model.spec.model_type not in BERTS
+    tied = _is_tied(inventory) and model.spec.model_type not in BERTS | _READS_TABLE
     found: dict[Role, list[Tensor]] = {"input": [], "output": [], "table": [], "first": [], "skipped": []}
     embedding: Tensor | None = None
     for group in inventory.outside:

@@ -206,7 +206,7 @@ def _layer(reader: Reader, index: int, count: int, hidden: int) -> LayerSpec:
     layer = _Layer(reader.blocks.get(index, {}))
     mixers: list[Mixer] = []
     own = layer.has("attn_k", "attn_qkv", "attn_kv_a_mqa", "attn_kv_b", "attn_k_b") and not (
-        _is_delta(layer) or layer.has(*_KDA)
+        _is_delta(layer) or layer.has(*_KDA) or _is_lightning(reader, layer)
     )
     if own or (layer.has("attn_q") and reader.number("attention.shared_kv_layers")):
         mixers.append(_attention(reader, index, count, hidden, layer))
@@ -219,6 +219,11 @@ def _layer(reader: Reader, index: int, count: int, hidden: int) -> LayerSpec:
 def _is_delta(layer: _Layer) -> bool:
     """A gated delta layer keeps its joined projection under the name attn_qkv."""
     return layer.has("ssm_conv1d") and layer.has("attn_qkv") and layer.has("ssm_out")
+
+
+def _is_lightning(reader: Reader, layer: _Layer) -> bool:
+    """MiniMax-01 joins the projections of its lightning layers alone (minimax-01.cpp)."""
+    return reader.arch == "minimax-01" and layer.has("attn_qkv")
 
 
 def _attention(reader: Reader, index: int, count: int, hidden: int, layer: _Layer) -> Attention | Mla:
@@ -296,6 +301,10 @@ def _window(reader: Reader, index: int) -> tuple[int | None, int | None]:
 def _state(reader: Reader, layer: _Layer, hidden: int) -> State | None:
     if layer.has("shortconv.conv"):
         return State("short_conv", reader.need("shortconv.l_cache"), channels=hidden)
+    if _is_lightning(reader, layer):
+        heads = reader.need("attention.head_count")
+        size = reader.number("attention.key_length") or hidden // heads
+        return State("lightning", 0, heads, size, heads, size)
     if layer.has(*_KDA):
         size = reader.need("kda.head_dim")
         heads = reader.need("attention.head_count")

@@ -11,7 +11,11 @@ from kvplanner.engine.llamacpp.compute.layers import F16, Layer, Rest, Weights
 from kvplanner.model.spec import Attention, Indexer, Mla
 
 # Architectures that heed positions in their windowed layers only.
-_WINDOWS_TURN: Final = frozenset({"cohere2", "cohere2moe", "exaone4", "exaone-moe", "smallthinker"})
+_WINDOWS_TURN: Final = frozenset(
+    {"cohere2", "cohere2moe", "exaone4", "exaone-moe", "muse-glimmer", "smallthinker"}
+)  # fmt: skip
+# Those with a gate for every element of a head, not one for each head.
+_GATED_WHOLE: Final = frozenset({"muse-glimmer"})
 # Those that norm heads after they are turned, and those that norm a projection as a whole.
 _NORMED_TURNED: Final = frozenset({"hunyuan-dense", "hunyuan-moe", "hunyuan-vl"})
 _NORMED_WHOLE: Final = frozenset({"olmo2"})
@@ -177,14 +181,15 @@ def _softmax(layer: Layer, scores: int, mask: int) -> int:
 
 
 def _close_gated(layer: Layer, mixer: Attention, found: int, source: int) -> int:
-    """A gate for each head, by what attention read (Step-3.5)."""
+    """A gate for each head, by what attention read (Step-3.5), or for each of its elements."""
     out = layer.row * mixer.heads * mixer.head_size_v
     turn_values = layer.inputs.rotations[is_windowed(mixer)][1]
     if turn_values is not None:
         found = layer.op(out, turn_values, found)
-    gate = layer.matmul("attn_gate.weight", mixer.heads, source)
+    whole = layer.shape.arch in _GATED_WHOLE
+    gate = layer.matmul("attn_gate.weight", mixer.heads * (mixer.head_size_v if whole else 1), source)
     gate = layer.op(layer.graph.sizes[gate], gate, inplace=True)
-    return layer.matmul("attn_output.weight", layer.shape.hidden, layer.op(out, found, gate))
+    return layer.matmul("attn_output.weight", layer.shape.hidden, layer.op(out, found, gate, inplace=whole))
 
 
 def _close(layer: Layer, found: int, gate: int | None, out: int, turn_values: int | None) -> int:

@@ -37,8 +37,8 @@ _DEFERRED: Final = frozenset(
      "granitehybrid", "falcon-h1", "lfm2", "lfm2moe", "cohere2moe", "phi2",
      "gptneox", "minimax-m3"}
 )  # fmt: skip
-# Architectures that scale the embedding before the first layer.
-_SCALED: Final = frozenset({"minicpm3", "gemma", "gemma2", "gemma3", "gemma3n", "gemma4"})
+# Architectures that scale or norm the embedding before the first layer.
+_SCALED: Final = frozenset({"minicpm3", "gemma", "gemma2", "gemma3", "gemma3n", "gemma4", "muse-glimmer"})
 # Those that scale what the output matrix reads.
 _SCALED_LAST: Final = frozenset({"minicpm3"})
 # Those whose positions have four parts: time, height, width and one more (n_pos_per_embd).
