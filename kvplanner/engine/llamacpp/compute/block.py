@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from kvplanner.engine.llamacpp.compute import attention, encoder, feedforward, recurrent
+from kvplanner.engine.llamacpp.compute import attention, encoder, feedforward, lightning, recurrent
 from kvplanner.engine.llamacpp.compute.layers import F32, Layer, Rest
 from kvplanner.engine.llamacpp.tensors import BERTS
 from kvplanner.model.spec import Attention, Mla, Mlp, Moe, State
@@ -46,6 +46,8 @@ def build(layer: Layer, before: Rest, rows: int | None) -> Rest:
         return _parallel(layer, before, rows)
     if layer.shape.arch in BERTS:
         return encoder.build(layer, before, rows)
+    if layer.shape.arch == "minimax-01":
+        return lightning.build(layer, before, rows)
     close = _mix(layer, before)
     # Experts go into the graph at once, everything else only when the next layer asks for it.
     if any(isinstance(mlp, Moe) for mlp in layer.spec.mlps):

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final
 
 from kvplanner.engine.llamacpp.cache import is_windowed
-from kvplanner.engine.llamacpp.compute import block, encoder, gemma3n, sparse
+from kvplanner.engine.llamacpp.compute import block, encoder, gemma3n, lightning, sparse
 from kvplanner.engine.llamacpp.compute.attention import as_heads, has_full_heads
 from kvplanner.engine.llamacpp.compute.graph import Deferred, Graph
 from kvplanner.engine.llamacpp.compute.layers import PLAIN_NORM, IndexInputs, Inputs, Layer, Rest, Shape, Weights
@@ -35,7 +35,7 @@ _ROWS_BEFORE_NORM: Final = frozenset({"gpt-oss", "step35"})
 _DEFERRED: Final = frozenset(
     {"gemma3n", "deepseek32", "glm-dsa", "kimi-linear", "nemotron_h", "nemotron_h_moe", "mamba", "mamba2", "jamba",
      "granitehybrid", "falcon-h1", "lfm2", "lfm2moe", "cohere2moe", "phi2",
-     "gptneox", "minimax-m3"}
+     "gptneox", "minimax-01", "minimax-m3"}
 )  # fmt: skip
 # Architectures that scale or norm the embedding before the first layer.
 _SCALED: Final = frozenset({"minicpm3", "gemma", "gemma2", "gemma3", "gemma3n", "gemma4", "muse-glimmer"})
@@ -201,6 +201,7 @@ def _inputs(graph: Graph, layers: Sequence[LayerSpec], shape: Shape, *, full_hea
     windowed = any(isinstance(m, Attention) and (m.window or m.chunk) for m in mixers)
     width = _F16 if shape.flash and not shape.wide_mask else _F32
     in_blocks = any(isinstance(m, Attention) and sparse.is_sparse(shape, m) for m in mixers)
+    decaying = next((m for m in mixers if isinstance(m, State) and m.kind == "lightning"), None)
     encodes = encoder.encodes(layers)
     full, seen = full or encodes, (shape.tokens, shape.tokens) if encodes else (shape.full, shape.window)
     long = _LONG if shape.row_inputs and not encodes else 0
@@ -226,6 +227,7 @@ def _inputs(graph: Graph, layers: Sequence[LayerSpec], shape: Shape, *, full_hea
         narrowed={},
         side=_index_inputs(graph, [m for layer in layers for m in layer.mixers], shape),
         blocks=sparse.inputs_of(graph, shape) if in_blocks else None,
+        decays=lightning.inputs_of(graph, shape, decaying.heads) if decaying is not None else None,
     )
 
 

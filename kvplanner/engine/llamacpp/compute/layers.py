@@ -92,6 +92,15 @@ class BlockInputs(NamedTuple):
     widened: dict[int, int]
 
 
+class DecayInputs(NamedTuple):
+    """Of lightning attention: slopes of heads, and how queries, keys and pairs of a sequence's tokens fade."""
+
+    slopes: int
+    queries: int
+    keys: int
+    pairs: int
+
+
 class Inputs(NamedTuple):
     """What every layer reads: positions, masks, and where new keys and values go.
 
@@ -99,7 +108,7 @@ class Inputs(NamedTuple):
     (none) are left aside.
     rotations: the matrices that keys and values are rotated by before they are quantised, by whether they are windows'.
     narrowed: masks that the graph made 16-bit, by whether they are the windows'.
-    side: of the side cache of sparse attention; blocks: of attention that sees blocks.
+    side: of the side cache of sparse attention; blocks: of attention that sees blocks; decays: of lightning attention.
     """
 
     positions: int
@@ -117,6 +126,7 @@ class Inputs(NamedTuple):
     narrowed: dict[bool, int]
     side: IndexInputs | None = None
     blocks: BlockInputs | None = None
+    decays: DecayInputs | None = None
 
 
 class Weights(NamedTuple):

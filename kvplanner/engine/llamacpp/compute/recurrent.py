@@ -9,7 +9,7 @@ from kvplanner.engine.llamacpp.compute.layers import F32, Layer, Rest
 from kvplanner.model.spec import State
 
 
-def _states(layer: Layer, elements: int) -> int:
+def states(layer: Layer, elements: int) -> int:
     """The states of all sequences, looked up in the cache; what others left there is written back.
 
     Between two operations in the cache the look-up stays where the cache is.
@@ -28,11 +28,11 @@ def delta_net(layer: Layer, mixer: State, source: int) -> Rest:
     graph, shape, row = layer.graph, layer.shape, layer.row
     wide, keys = mixer.heads * mixer.head_size, mixer.key_heads * mixer.key_size
     channels = wide + 2 * keys
-    conv = _states(layer, max(mixer.conv_kernel - 1, 0) * channels)
+    conv = states(layer, max(mixer.conv_kernel - 1, 0) * channels)
     mixed = layer.matmul("attn_qkv.weight", channels, source)
     both = layer.op(row * channels + graph.sizes[conv], conv, mixed)
     graph.op(0, both, on=layer.cache, stored=True)
-    state = _states(layer, wide * mixer.key_size)
+    state = states(layer, wide * mixer.key_size)
     convolved = graph.weighted(row * channels, layer._weight("ssm_conv1d.weight"), both)
     convolved = layer.op(row * channels, convolved, inplace=True)
     parts: list[int] = []
@@ -81,7 +81,7 @@ def kda(layer: Layer, mixer: State, source: int) -> Rest:
     wide = mixer.heads * mixer.head_size
     size = row * wide
     graph.expand(source)
-    conv = _states(layer, 3 * max(mixer.conv_kernel - 1, 0) * wide)
+    conv = states(layer, 3 * max(mixer.conv_kernel - 1, 0) * wide)
     # Each third of what is looked up is a view with a row for every sequence.
     third = graph.sizes[conv] // 3
     viewed = graph.sizes[conv] - 2 * third // layer.shape.slots
@@ -97,7 +97,7 @@ def kda(layer: Layer, mixer: State, source: int) -> Rest:
     decay = layer.op(size, decay, inplace=True)
     decay = graph.weighted(size, layer._weight("ssm_a"), decay)
     beta = layer.op(row * mixer.heads, layer.matmul("ssm_beta.weight", mixer.heads, source))
-    state = _states(layer, wide * mixer.key_size)
+    state = states(layer, wide * mixer.key_size)
     for at in (0, 1):
         normed = layer.op(size, parts[at])
         parts[at] = layer.op(size, normed, inplace=True)
@@ -126,7 +126,7 @@ EARLY: Final = frozenset({"mamba1", "mamba2", "short_conv"})
 def convolution(layer: Layer, mixer: State) -> int:
     """The last inputs of a layer's convolution."""
     channels = mixer.channels or _channels(mixer)
-    return _states(layer, max(mixer.conv_kernel - 1, 0) * channels)
+    return states(layer, max(mixer.conv_kernel - 1, 0) * channels)
 
 
 def short_convolution(layer: Layer, mixer: State, source: int, conv: int) -> Rest:
