@@ -12,20 +12,30 @@ from typing import Final
 from kvplanner.errors import BadInput
 from kvplanner.record import NamedTuple
 
+# Architectures whose last layer still computes every token, because the drafting layers may need it
+# (embeddings_nextn_masked of their graphs); those of Qwen3.5 came first.
+_EARLY_LATE_ROWS: Final = frozenset({"qwen35", "qwen35moe"})
+LATE_ROWS: Final = _EARLY_LATE_ROWS | {
+    "gpt-oss", "qwen3next", "gemma4", "nemotron_h", "nemotron_h_moe", "step35", "cohere2moe", "hy_v3", "bailingmoe3"
+}  # fmt: skip
+
 
 class Build(NamedTuple):
     """The rules of a build.
 
     name: of the rule era. first: the first build of it. limited_outputs: logits are reserved for the slots' rows, not
-    for a whole micro-batch (pull request 23861). wide_mask: masks are 32-bit on the host. copies_reserved: the compute
-    buffer holds flash attention's 16-bit copies. rotated: heads are rotated before they are quantised.
+    for a whole micro-batch (pull request 23861). wide_mask: masks are 32-bit on the host (until pull request 23764 of
+    27 May 2026). copies_reserved: the compute buffer holds flash attention's 16-bit copies. rotated: heads are rotated
+    before they are quantised.
     output_first: the output layer counts first among -ngl layers. row_split, tensor_split: -sm row and
     -sm tensor exist (the latter since pull request 19378, 9 April 2026).
     padding, plain_padding: cells are a multiple of it with and without flash attention (pull requests 7257 and, which
     ended it, 16812 of October 2025). pads_whole: a context is rounded up before slots divide it (pull request 17046,
     November 2025). windows: sliding-window layers keep a window only. flash_auto: flash attention is on where it can
-    be. both_inputs: the graph takes embeddings as well as tokens. late_rows: the last layer of
-    architectures that draft computes every token.
+    be. both_inputs: the graph takes embeddings as well as tokens. late_rows: architectures whose last layer computes
+    every token, because the layers that draft may need them.
+    spare_copies: with a pipeline, an input that no operation reads is kept as often as the others (issue 26873 of
+    September 2026 says what it mends; the build of pull request 23764 keeps it once).
     row_inputs: the graph reads where keys and values go as inputs (pull request 14959 of 2 August 2025).
     fused_gates: gate, activation and product of a feed-forward block are one operation (pull request 14158 of 30 June
     2025); before, the activation and the product take the place of what they read.
@@ -72,7 +82,8 @@ class Build(NamedTuple):
     windows: bool = True
     flash_auto: bool = True
     both_inputs: bool = True
-    late_rows: bool = True
+    late_rows: frozenset[str] = LATE_ROWS
+    spare_copies: bool = True
     latent: bool = True
     row_inputs: bool = True
     fused_gates: bool = True
@@ -100,20 +111,23 @@ class Build(NamedTuple):
 
 
 _2026_SEPTEMBER: Final = Build("2026-09", 11000)
-_2026_AUGUST: Final = _2026_SEPTEMBER._replace(name="2026-08", first=10300, mixed_types=False, fused_sums=False)
+_2026_AUGUST: Final = _2026_SEPTEMBER._replace(
+    name="2026-08", first=10300, mixed_types=False, fused_sums=False, spare_copies=False
+)
 _2026_EARLY_AUGUST: Final = _2026_AUGUST._replace(name="2026-08-02", first=10210, blocks="cells")
 _2026_JULY: Final = _2026_EARLY_AUGUST._replace(name="2026-07", first=10060, blocks="host")
 _2026_JUNE: Final = _2026_JULY._replace(name="2026-06", first=9500, forces_flash=False)
-_2026_APRIL: Final = _2026_JUNE._replace(
-    name="2026-04",
-    first=8800,
+_2026_MAY: Final = _2026_JUNE._replace(
+    name="2026-05-28",
+    first=9388,
     limited_outputs=False,
-    wide_mask=True,
     copies_reserved=False,
     row_split=True,
-    late_rows=False,
+    late_rows=_EARLY_LATE_ROWS,
     drafted=16,
-    fit_draft=False,
+)
+_2026_APRIL: Final = _2026_MAY._replace(
+    name="2026-04", first=8800, wide_mask=True, late_rows=frozenset(), fit_draft=False
 )
 _2026_FEBRUARY: Final = _2026_APRIL._replace(
     name="2026-02", first=8200, rotated=False, tensor_split=False, fit_projector=False
@@ -142,7 +156,7 @@ _2024: Final = _2025._replace(name="2024", first=0, context=None)
 
 # Newest first.
 BUILDS: Final[tuple[Build, ...]] = (
-    _2026_SEPTEMBER, _2026_AUGUST, _2026_EARLY_AUGUST, _2026_JULY, _2026_JUNE, _2026_APRIL, _2026_FEBRUARY,
+    _2026_SEPTEMBER, _2026_AUGUST, _2026_EARLY_AUGUST, _2026_JULY, _2026_JUNE, _2026_MAY, _2026_APRIL, _2026_FEBRUARY,
     _2026_JANUARY, _2025_DECEMBER, _2025_NOVEMBER, _2025_EARLY_NOVEMBER, _2025_OCTOBER, _2025_SEPTEMBER, _2025_AUGUST,
     _2025_MID_JULY, _2025_JULY, _2025_JUNE, _2025_MAY, _2025, _2024,
 )  # fmt: skip

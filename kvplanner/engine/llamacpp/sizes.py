@@ -279,11 +279,11 @@ class Sizer:
             spec.model_type, spec.hidden_size, spec.vocab_size, tokens, asked.slots, outputs_of(settings, ubatch),
             cells.full, cells.window, cells.streams, asked.key_type, asked.value_type, flash, transposed,
             settings.build.wide_mask, settings.build.rotated, settings.build.copies_reserved,
-            settings.build.both_inputs, settings.build.late_rows, settings.build.xielu, settings.build.latent,
-            settings.build.row_inputs, settings.build.fused_gates, settings.build.copied_heads,
+            settings.build.both_inputs, spec.model_type in settings.build.late_rows, settings.build.xielu,
+            settings.build.latent, settings.build.row_inputs, settings.build.fused_gates, settings.build.copied_heads,
             settings.build.copied_values, settings.build.latent_values, settings.build.blocks,
             no_kernel=not has_kernel(settings.build, asked.key_type, asked.value_type),
-            snapshots=_state_rows(settings, spec),
+            snapshots=_state_rows(settings, spec), spare_copies=settings.build.spare_copies,
         )  # fmt: skip
         output = 4 * spec.vocab_size * asked.slots
         return Sizes(

@@ -1,7 +1,8 @@
 """Older builds beside what unmodified llama.cpp of their time printed on imitated CUDA devices.
 
-builds.jsonl: of commits 8733e0cf (8 May 2025) and 4227c9be (13 August 2025), as vendored by llama-cpp-python 0.3.9 and
-0.3.16, with headers of the oracle's own models: MiB of caches and compute buffers, with one slot, as the log has them.
+builds.jsonl: of commits 8733e0cf (8 May 2025), 4227c9be (13 August 2025) and af6528e6 (1 June 2026), as vendored by
+llama-cpp-python 0.3.9, 0.3.16 and 0.3.24, with headers of the oracle's own models: MiB of caches and compute buffers,
+with one slot unless flags say another number, as the log has them.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ def planned(row: Mapping[str, Any]) -> dict[str, float]:
     flags, gpus = row["flags"], row["gpus"]
     model, tensors = wide_model(row["model"]) if row["model"] in wide()["models"] else model_of(row["model"])
     layers = int(flags["ngl"]) if "ngl" in flags else None
-    context = ContextSettings(int(flags["ctx"]), 1, True, flash=flags["fa"])
+    context = ContextSettings(
+        int(flags["ctx"]), int(flags.get("np", 1)), True, flash=flags["fa"], ubatch=int(flags.get("ubatch", 512)),
+        key_type=flags.get("ctk", "f16"), value_type=flags.get("ctv", "f16"),
+    )  # fmt: skip
     settings = Settings(build_of(row["build"]), context, PlaceSettings(gpu_layers=layers))
     sizes = size_up(model, tensors, settings, tuple(size * MIB for size in gpus))
     found = {"CUDA_Host compute": sizes.compute.host / MIB}
@@ -52,7 +56,7 @@ def test_buffers_of_older_builds_are_what_they_printed(step: int) -> None:
 
 
 def test_both_builds_are_there() -> None:
-    assert {build_of(row["build"]).name for row in ROWS} == {"2025-05", "2025-08"}
+    assert {build_of(row["build"]).name for row in ROWS} == {"2025-05", "2025-08", "2026-05-28"}
 
 
 @pytest.mark.parametrize("build", BUILDS)

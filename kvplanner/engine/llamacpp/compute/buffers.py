@@ -23,12 +23,6 @@ _F16: Final = 2
 _INT: Final = 4
 _LONG: Final = 8
 _TURNED: Final = 64  # heads are rotated where this divides them
-# Architectures whose last layer still computes every token, because the drafting layers may need it
-# (embeddings_nextn_masked of their graphs).
-_LATE_ROWS: Final = frozenset(
-    {"gpt-oss", "qwen3next", "qwen35", "qwen35moe", "gemma4", "nemotron_h", "nemotron_h_moe", "step35", "cohere2moe",
-     "hy_v3", "bailingmoe3"}
-)  # fmt: skip
 # Those that pick the rows before the last norm rather than after it.
 _ROWS_BEFORE_NORM: Final = frozenset({"gpt-oss", "step35"})
 # Those whose operations are given in the order of their definition; the graph holds them back until they are needed.
@@ -91,7 +85,8 @@ def reserve(
         chain = chain._replace(fixed=chain.fixed and gpus == 1)  # some of it runs beside the output
     tokens = graph.input(_INT * shape.tokens)
     if shape.both_inputs:
-        graph.input(_F32 * shape.tokens * shape.hidden * (1 + DEEPENED.get(shape.arch, 0)))
+        wide = _F32 * shape.tokens * shape.hidden * (1 + DEEPENED.get(shape.arch, 0))
+        graph.input(wide, once=not shape.spare_copies)  # no operation of a batch of tokens reads it
     heads = not shape.latent or any(has_full_heads(Weights(weights)) for weights in chain.weights)
     inputs = _inputs(graph, layers, shape, full_heads=heads)
     hidden = graph.expand(graph.op(_F32 * shape.tokens * shape.hidden, tokens, on=chain.embedding))
@@ -105,7 +100,7 @@ def reserve(
         at = graph.op(graph.sizes[hidden], inputs.positions, on=graph.host)
         hidden = graph.op(graph.sizes[hidden], hidden, at, inplace=True, on=start)
     built = _layers(graph, shape, inputs, chain)
-    rows = shape.outputs if not (shape.late_rows and shape.arch in _LATE_ROWS) or chain.streams else None
+    rows = shape.outputs if not shape.late_rows or chain.streams else None
     if chain.streams and looked_up is not None:
         hidden = _in_streams(built, shape, chain, hidden, looked_up, inputs)
     elif looked_up is not None:
@@ -216,7 +211,10 @@ def _inputs(graph: Graph, layers: Sequence[LayerSpec], shape: Shape, *, full_hea
         mask=graph.input(width * shape.tokens * seen[0]) if full else None,
         window_mask=graph.input(width * shape.tokens * seen[1]) if windowed else None,
         key_rows=graph.input(long * shape.tokens if full else 0),
-        value_rows=graph.input(long * shape.tokens * values if full else 0),
+        value_rows=graph.input(
+            long * shape.tokens * values if full else 0,
+            once=not shape.spare_copies and not any(isinstance(m, Attention) for m in mixers),
+        ),
         window_key_rows=graph.input(long * shape.tokens if windowed else 0),
         window_value_rows=graph.input(long * shape.tokens * values if windowed else 0),
         output_rows=graph.input(_INT * shape.outputs),

@@ -39,6 +39,7 @@ class Graph:
         self._shared: dict[str, int] = {}
         self._output: set[int] = set()
         self._inputs: list[int] = []
+        self._once: set[int] = set()
         self._leaves: list[int] = []
         self._extra: dict[int, int] = {}
         self._views: dict[int, int] = {}
@@ -51,10 +52,12 @@ class Graph:
         self._backend.append(backend)
         return tensor
 
-    def input(self, bytes_: int) -> int:
-        """What the host fills in before each batch."""
+    def input(self, bytes_: int, *, once: bool = False) -> int:
+        """What the host fills in before each batch. once: it is kept once where a pipeline has copies of the others."""
         tensor = self._tensor(bytes_, self.host)
         self._inputs.append(tensor)
+        if once:
+            self._once.add(tensor)
         return tensor
 
     def leaf(self, bytes_: int) -> int:
@@ -255,7 +258,7 @@ class Graph:
                 continue
             pool = pools[self.host]
             address[tensor] = pool.take(self.sizes[tensor])
-            for _ in range(self._copies - 1):
+            for _ in range(0 if tensor in self._once else self._copies - 1):
                 pool.take(self.sizes[tensor])
         for tensor in self._leaves:
             address[tensor] = pools[self._backend[tensor]].take(self.sizes[tensor])

@@ -36,9 +36,9 @@ class Shape(NamedTuple):
     transposing is left to attention without flash attention. wide_mask: masks are 32-bit and narrowed on the device.
     rotated: heads are rotated before they are quantised. copies_reserved: the buffer holds flash attention's 16-bit
     copies of a cache of another type (else the CUDA pool does). both_inputs, late_rows, xielu, latent, row_inputs,
-    fused_gates, copied_heads, copied_values, latent_values, blocks: as of Build. no_kernel: the GPUs have no flash
-    attention for the cache's types. snapshots: of each sequence's recurrent state that an operation gives, more than
-    one where drafted tokens can be taken back.
+    fused_gates, copied_heads, copied_values, latent_values, blocks, spare_copies: as of Build. no_kernel: the GPUs have
+    no flash attention for the cache's types. snapshots: of each sequence's recurrent state that an operation gives,
+    more than one where drafted tokens can be taken back.
     """
 
     arch: str
@@ -69,6 +69,7 @@ class Shape(NamedTuple):
     blocks: str = "positions"
     no_kernel: bool = False
     snapshots: int = 1
+    spare_copies: bool = True
 
 
 class IndexInputs(NamedTuple):
