@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from kvplanner.catalog import gpus, models
-from kvplanner.engine.llamacpp.compute import buffers, chain
+from kvplanner.engine.llamacpp.compute import chain
+from kvplanner.engine.llamacpp.compute.laid import Laid
 from kvplanner.engine.plan import Plan
 from kvplanner.engine.registry import engine
 from kvplanner.engine.request import Load, PlanRequest
@@ -25,13 +26,13 @@ from tests.bench.bench_solve import SPREAD
 def test_a_search_over_a_large_mixture_packs_few_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two dozen changed plans only those whose weights and cache fit ask for a compute buffer."""
     packed: list[object] = []
-    plain = buffers.reserve
+    plain = Laid.reserve
 
-    def counted(*args: Any, **kwargs: Any) -> tuple[int, ...]:
+    def counted(*args: Any) -> tuple[int, ...]:
         packed.append(args)
-        return plain(*args, **kwargs)
+        return plain(*args)
 
-    monkeypatch.setattr(chain, "reserve", counted)
+    monkeypatch.setattr(Laid, "reserve", counted)
     monkeypatch.setattr(chain, "_RESERVED", {})
     request = PlanRequest(
         models.load("zai-org/GLM-5.3"), gpus.machine("H100"), "llamacpp", None,

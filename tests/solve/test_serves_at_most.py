@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from kvplanner.catalog import gpus, models
-from kvplanner.engine.llamacpp.compute import buffers, chain
+from kvplanner.engine.llamacpp.compute import chain
+from kvplanner.engine.llamacpp.compute.laid import Laid
 from kvplanner.engine.option import OptionValue
 from kvplanner.engine.registry import engine
 from kvplanner.engine.request import Load, PlanRequest
@@ -48,11 +49,11 @@ def test_what_memory_decides_is_left_to_plans() -> None:
 def test_a_search_plans_nothing_that_cannot_serve_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of given slots and context neither a smaller cache, smaller weights nor more GPUs make more."""
     packed: list[object] = []
-    plain = buffers.reserve
+    plain = Laid.reserve
 
-    def counted(*args: Any, **kwargs: Any) -> tuple[int, ...]:
+    def counted(*args: Any) -> tuple[int, ...]:
         packed.append(args)
-        return plain(*args, **kwargs)
+        return plain(*args)
 
     request = PlanRequest(
         models.load("Qwen/Qwen3-235B-A22B-Instruct-2507"), gpus.machine("4xRTX 4090"), "ollama", None,
@@ -60,7 +61,7 @@ def test_a_search_plans_nothing_that_cannot_serve_more(monkeypatch: pytest.Monke
     )  # fmt: skip
     plan = engine("ollama").plan(request)
     assert plan.sure
-    monkeypatch.setattr(chain, "reserve", counted)
+    monkeypatch.setattr(Laid, "reserve", counted)
     monkeypatch.setattr(chain, "_RESERVED", {})
     assert remedies(request, plan, others) == ()
     assert not packed

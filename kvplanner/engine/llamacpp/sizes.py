@@ -13,8 +13,8 @@ from kvplanner.engine.llamacpp import cache, place
 from kvplanner.engine.llamacpp.builds import PLAIN_TYPES, has_kernel
 from kvplanner.engine.llamacpp.cache import CacheTypes, Cells
 from kvplanner.engine.llamacpp.compute.attention import as_heads, as_latent
-from kvplanner.engine.llamacpp.compute.buffers import Chain
 from kvplanner.engine.llamacpp.compute.chain import How, Reserved, chain_of, reserved
+from kvplanner.engine.llamacpp.compute.chained import Chain
 from kvplanner.engine.llamacpp.compute.feedforward import displaces
 from kvplanner.engine.llamacpp.compute.layers import Shape
 from kvplanner.engine.llamacpp.compute.recurrent import EARLY

@@ -20,10 +20,6 @@ class Pool:
         self._offsets = [0]
         self._sizes = [_ENDLESS]
 
-    def rounded(self, size: int) -> int:
-        """A size as the pool hands it out."""
-        return -(-size // self.alignment) * self.alignment
-
     def take(self, size: int) -> int:
         """The address of a new tensor of `size` bytes: the smallest block that fits, of the last ones if several do.
 
@@ -75,3 +71,10 @@ class Pool:
         at = next((index for index, start in enumerate(offsets) if start >= offset), len(offsets))
         offsets.insert(at, offset)
         sizes.insert(at, size)
+
+    def cut(self, offset: int, size: int, kept: int) -> None:
+        """Frees what a tensor of `size` bytes has beyond one of `kept`, which takes its place."""
+        kept = -(-kept // self.alignment) * self.alignment
+        extra = -(-size // self.alignment) * self.alignment - kept
+        if extra:
+            self.give(offset + kept, extra)

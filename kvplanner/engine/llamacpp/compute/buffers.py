@@ -5,18 +5,19 @@ Source: sched_reserve and graph_reserve of llama-context.cpp, llama.cpp 0.5.0-de
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
 from kvplanner.engine.llamacpp.cache import is_windowed
-from kvplanner.engine.llamacpp.compute import block, encoder, gemma3n, lightning, sparse
+from kvplanner.engine.llamacpp.compute import block, encoder, feedforward, gemma3n, lightning, sparse
 from kvplanner.engine.llamacpp.compute.attention import as_heads, has_full_heads
-from kvplanner.engine.llamacpp.compute.graph import Deferred, Graph
+from kvplanner.engine.llamacpp.compute.chained import Chain, condensed, repeated
+from kvplanner.engine.llamacpp.compute.graph import Deferred, Graph, Repeat
+from kvplanner.engine.llamacpp.compute.laid import CELLS, Laid
 from kvplanner.engine.llamacpp.compute.layers import PLAIN_NORM, IndexInputs, Inputs, Layer, Rest, Shape, Weights
 from kvplanner.engine.llamacpp.tensors import BERTS
 from kvplanner.model.spec import Attention, LayerSpec, Mixer, Mla, State
-from kvplanner.record import NamedTuple
 
 _F32: Final = 4
 _F16: Final = 2
@@ -42,44 +43,29 @@ _FOURFOLD: Final = frozenset({"qwen2vl", "qwen3vl", "qwen3vlmoe", "qwen35", "qwe
 DEEPENED: Final = {"qwen3vl": 3, "qwen3vlmoe": 3}
 
 
-class Chain(NamedTuple):
-    """The layers to build: device, cache's backend and weights of each; and where the output and the embedding lie.
-
-    shared: for a layer without its own cache, the backend of the one that it reads. output: bytes and backend.
-
-    turns: bytes of the table of factors that positions turn heads by, 0 without one; it lies with its layers.
-    placed: a table of positions is added to the embedding.
-    streams: of Gemma 3n, the matrices that make the other streams of the embedding and that take them back.
-    unturned: layers that leave positions out; () where all heed them.
-    per_layer: elements of Gemma's per-layer inputs, 0 without them; looked_up: the backend of their table.
-    bound, fixed, cache_offload: as in Layer.
-    """
-
-    specs: tuple[LayerSpec, ...]
-    devices: tuple[int, ...]
-    caches: tuple[int, ...]
-    shared: tuple[int | None, ...]
-    weights: tuple[Mapping[str, tuple[int, int]], ...]
-    output: tuple[int, int]
-    output_norm: int
-    embedding: int
-    bound: bool
-    fixed: bool
-    per_layer: int = 0
-    per_layer_layers: int = 0
-    projection: tuple[int, int] = (0, 0)
-    looked_up: int = 0
-    turns: int = 0
-    unturned: tuple[bool, ...] = ()
-    streams: tuple[tuple[int, int], ...] = ()
-    cache_offload: bool = True
-    placed: bool = False
-
-
-def reserve(
+def lay_out(
     layers: Sequence[LayerSpec], shape: Shape, chain: Chain, gpus: int, *, copies: int = 1, offload: bool = True
-) -> tuple[int, ...]:
-    """Bytes of the compute buffer of each GPU, then of the host. layers: the model's distinct ones."""
+) -> Laid:
+    """The graph, ready to be packed into the compute buffers. layers: the model's distinct ones.
+
+    A shape whose cells are CELLS and WINDOW gives a graph for every number of them but those below `least_cells`.
+    Layers that recur are built three times, those of GPUs that hold the same once: the rest of the graph is like them.
+    """
+    short, stand_ins, repeats = chain, tuple[int, ...](), list[Repeat]()
+    if not feedforward.displaces(shape.arch, xielu=shape.xielu):  # else the host does some of every layer
+        if chain.fixed and shape.arch not in DEEPENED:
+            short, stand_ins = condensed(chain, gpus)
+        short, repeats = repeated(short, gpus, DEEPENED.get(shape.arch, 0))
+    laid = _lay_out(layers, shape, short, gpus, repeats, stand_ins, copies=copies, offload=offload)
+    if laid.is_alike:
+        return laid
+    return _lay_out(layers, shape, chain, gpus, (), (), copies=copies, offload=offload)
+
+
+def _lay_out(
+    layers: Sequence[LayerSpec], shape: Shape, chain: Chain, gpus: int, repeats: Sequence[Repeat],
+    stand_ins: Sequence[int], *, copies: int, offload: bool,
+) -> Laid:  # fmt: skip
     graph = (Deferred if shape.arch in _DEFERRED else Graph)(gpus, copies=copies, offload=offload)
     if chain.streams:
         chain = chain._replace(fixed=chain.fixed and gpus == 1)  # some of it runs beside the output
@@ -111,7 +97,15 @@ def reserve(
         _embed(graph, shape, chain, hidden)
     else:
         _head(graph, shape, chain, hidden, rows, inputs)
-    return graph.reserve()
+    return graph.laid_out(repeats, stand_ins)
+
+
+def least_cells(layers: Sequence[LayerSpec], shape: Shape) -> int:
+    """From so many cells on, what attention looks at does not depend on how many there are."""
+    mixers = [mixer for layer in layers for mixer in layer.mixers]
+    if shape.blocks != "positions" and any(isinstance(m, Attention) and m.indexer is not None for m in mixers):
+        return CELLS  # blocks are of so many cells, and where there are few all are chosen
+    return max((m.indexer.top_k for m in mixers if isinstance(m, Mla) and m.indexer is not None), default=0)
 
 
 def _embed(graph: Graph, shape: Shape, chain: Chain, hidden: int) -> None:
@@ -145,6 +139,7 @@ def _in_turn(layers: Sequence[Layer], shape: Shape, hidden: int, rows: int | Non
         hidden = graph.view(wide, graph.sizes[hidden])
     pending: Rest = partial(block.same, hidden)
     for index, layer in enumerate(layers):
+        graph.mark()
         pending = block.build(layer, pending, rows if index == len(layers) - 1 else None)
         if index < deepened:
             pending = partial(_deepen, layer, pending, wide)

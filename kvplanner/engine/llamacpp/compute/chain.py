@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from kvplanner.engine.llamacpp.compute.buffers import DEEPENED, Chain, reserve
+from kvplanner.engine.llamacpp.compute.buffers import DEEPENED, lay_out, least_cells
+from kvplanner.engine.llamacpp.compute.chained import Chain
+from kvplanner.engine.llamacpp.compute.laid import CELLS, WINDOW, Laid
 from kvplanner.engine.llamacpp.compute.layers import Shape
 from kvplanner.engine.llamacpp.place import HOST, Placed
 from kvplanner.engine.llamacpp.tensors import Tensor, Tensors
-from kvplanner.engine.shared.identity import remembered
+from kvplanner.engine.shared.identity import make_room, remembered
 from kvplanner.model.spec import Attention, LayerSpec, Mla, ModelSpec, State
 from kvplanner.record import NamedTuple
 
@@ -76,9 +78,11 @@ def pipelined(how: How) -> bool:
     )
 
 
-# What was reserved last, with the chains whose parts the keys name by identity.
+# What was reserved last, and the graphs that it was of, with the chains whose parts the keys name by identity.
 _RESERVED: dict[tuple[object, ...], tuple[Chain, tuple[int, ...]]] = remembered({})
+_LAID: dict[tuple[object, ...], tuple[Chain, Laid]] = remembered({})
 _REMEMBERED: Final = 512
+_MOST_LAID: Final = 8  # the longest take a megabyte each
 
 
 def reserved(spec: ModelSpec, chain: Chain, shape: Shape, how: How) -> Reserved:
@@ -92,9 +96,22 @@ def reserved(spec: ModelSpec, chain: Chain, shape: Shape, how: How) -> Reserved:
     if found is None:
         if len(_RESERVED) >= _REMEMBERED:
             _RESERVED.clear()
-        sizes = reserve(spec.layers, shape, chain, how.gpus, copies=copies, offload=how.op_offload)
-        found = _RESERVED[key] = chain, sizes
+        found = _RESERVED[key] = chain, _laid(spec, chain, shape, how, key).reserve(shape.full, shape.window)
     return Reserved(found[1][:-1], found[1][-1], copies > 1)
+
+
+def _laid(spec: ModelSpec, chain: Chain, shape: Shape, how: How, key: tuple[object, ...]) -> Laid:
+    """The graph of a chain, one for all numbers of cells. key: of the chain as it is reserved."""
+    if shape.full >= least_cells(spec.layers, shape):
+        shape = shape._replace(full=CELLS, window=WINDOW)
+    at = (*(part for part in key if part.__class__ is not Shape), shape)
+    found = _LAID.get(at)
+    if found is None:
+        copies = 4 if pipelined(how) else 1
+        make_room(_LAID, _MOST_LAID)
+        laid = lay_out(spec.layers, shape, chain, how.gpus, copies=copies, offload=how.op_offload)
+        found = _LAID[at] = chain, laid
+    return found[1]
 
 
 def chain_of(spec: ModelSpec, tensors: Tensors, placed: Placed, how: How) -> Chain:

@@ -1,4 +1,4 @@
-"""A compute graph over several backends: which operation runs where, what must be copied, and what that reserves.
+"""A compute graph over several backends: which operation runs where, and what must be copied.
 
 Behaviour: ggml-backend.cpp and ggml-alloc.c of ggml 0.25.3 (llama.cpp 0.5.0-dev, October 2026). Backends are counted
 from 0 for the GPUs in order; the host is the last. Tensors are told by their number.
@@ -6,20 +6,28 @@ from 0 for the GPUs in order; the host is the last. Tensors are told by their nu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
 
-from kvplanner.engine.llamacpp.compute.allocator import Pool
-
-_GPU_ALIGNMENT: Final = 128
-_HOST_ALIGNMENT: Final = 64
-_UNKNOWN: Final = -1
+from kvplanner.engine.llamacpp.compute.laid import UNKNOWN, Again, Early, Laid, Placed
+from kvplanner.record import NamedTuple
 
 # An operation: its result, what it reads, whether it may overwrite a source, and whether its result lies in memory
 # that is allocated elsewhere (a cache) and so takes none.
 _Node = tuple[int, tuple[int, ...], bool, bool]
-# The same once it is known what is copied: instead of whether, which sources it may overwrite.
-_Placed = tuple[int, tuple[int, ...], tuple[int, ...], bool]
+
+
+class Repeat(NamedTuple):
+    """Layers that are built three times and come `times` more often behind the second: the first, and how many.
+
+    built: the weights of the three times; weights: the same with all that are not built in between. Both are empty
+    where layers of one place in the pattern have weights of one size.
+    """
+
+    first: int
+    period: int
+    times: int
+    built: Sequence[Mapping[str, tuple[int, int]]] = ()
+    weights: Sequence[Mapping[str, tuple[int, int]]] = ()
 
 
 class Graph:
@@ -44,6 +52,9 @@ class Graph:
         self._extra: dict[int, int] = {}
         self._views: dict[int, int] = {}
         self._nodes: list[_Node] = []
+        self._marks: list[int] = []
+        self._held: dict[int, list[int]] = {}  # by the identity of a weight: what it is in the graph
+        self._copied: dict[tuple[int, int], int] = {}
         self._unassigned = False
 
     def _tensor(self, bytes_: int, backend: int) -> int:
@@ -62,7 +73,7 @@ class Graph:
 
     def leaf(self, bytes_: int) -> int:
         """A tensor that no operation gives: it has its place from the start, where it is first read."""
-        tensor = self._tensor(bytes_, _UNKNOWN)
+        tensor = self._tensor(bytes_, UNKNOWN)
         self._leaves.append(tensor)
         return tensor
 
@@ -72,7 +83,7 @@ class Graph:
 
     def view(self, source: int, bytes_: int) -> int:
         """A part of a tensor: only it is copied to another backend."""
-        tensor = self._tensor(bytes_, _UNKNOWN)
+        tensor = self._tensor(bytes_, UNKNOWN)
         self._views[tensor] = source
         return tensor
 
@@ -84,7 +95,7 @@ class Graph:
         """
         if on is None:
             self._unassigned = True
-            on = _UNKNOWN
+            on = UNKNOWN
         sizes = self.sizes
         tensor = len(sizes)
         sizes.append(bytes_)
@@ -114,6 +125,7 @@ class Graph:
             known = self._shared.get(shared)
             held = self._tensor(size, home) if known is None else known
             self._weight.add(held)
+            self._held.setdefault(id(weight), []).append(held)
             if shared:
                 self._shared[shared] = held
             sources = (*sources, held) if last else (held, *sources)
@@ -134,12 +146,24 @@ class Graph:
         self._weight.add(held)
         return self.op(bytes_, held, *sources, on=self.host)
 
+    def mark(self) -> None:
+        """Marks where a layer begins."""
+        self._marks.append(len(self._nodes))
+
     def output(self, tensor: int) -> None:
         """Marks what is read after the batch: its memory is not used again."""
         self._output.add(tensor)
 
     def reserve(self) -> tuple[int, ...]:
         """Bytes of the compute buffer of each GPU, then of the host."""
+        return self.laid_out().reserve()
+
+    def laid_out(self, repeats: Sequence[Repeat] = (), stand_ins: Sequence[int] = ()) -> Laid:
+        """The graph with a backend for each operation, ready to be packed; nothing can be added afterwards.
+
+        repeats: layers that come more often than they were built. stand_ins: which GPU each is like, () for none that
+        is like another.
+        """
         if self._unassigned:
             self._assign()
         if self._leaves:
@@ -148,7 +172,39 @@ class Graph:
         for tensor, bytes_ in self._extra.items():
             if self._backend[tensor] != self.host:
                 self.sizes[tensor] += bytes_
-        return self._allocate(order, copies)
+        early = Early(self._inputs, self._leaves, copies, self._copies, self._once)
+        again = self._again(order, repeats) if repeats else ()
+        laid = Laid(order, self.sizes, self._backend, self._output, early, self.host, again, stand_ins)
+        if stand_ins and any(self._backend[node[0]] == self.host for node in self._nodes[self._marks[0] :]):
+            laid.is_alike = False  # what the host does for a layer adds up there
+        return laid
+
+    def _again(self, order: Sequence[Placed], repeats: Sequence[Repeat]) -> list[Again]:
+        """Where the periods stand in the order."""
+        place = {placed[0]: at for at, placed in enumerate(order)}
+        found = []
+        for repeat in repeats:
+            marks = (self._nodes[self._marks[repeat.first + of * repeat.period]][0] for of in range(4))
+            one, two, three, end = (place[tensor] for tensor in marks)
+            found.append(Again((one, two, three, end), repeat.times, *self._resized(repeat)))
+        return found
+
+    def _resized(self, repeat: Repeat) -> tuple[frozenset[int], list[tuple[int, tuple[int, ...]]]]:
+        """Copies of weights, whose sizes differ from layer to layer, each with its size in each further period.
+
+        What a layer leaves to do stands in the next one's period, and what is copied may stand in the one before.
+        """
+        loose: set[int] = set()
+        sized = []
+        for at, weights in enumerate(repeat.built):
+            like = range(at, len(repeat.weights), repeat.period)[: 1 + repeat.times]
+            for name, weight in weights.items():
+                for held in self._held.get(id(weight), ()):
+                    copy = self._copied.get((held, 0))
+                    if copy is not None:
+                        loose |= {held, copy}
+                        sized.append((copy, tuple(repeat.weights[layer][name][0] for layer in like)))
+        return frozenset(loose), sized
 
     def _place_leaves(self) -> None:
         """Leaves lie where they are read first."""
@@ -164,26 +220,26 @@ class Graph:
         held = [backend[node[0]] for node in self._nodes]
         for skip_host in (True, False):
             for _ in range(2):  # downwards, then upwards
-                current = _UNKNOWN
+                current = UNKNOWN
                 for at, own in enumerate(held):
-                    if own == _UNKNOWN:
+                    if own == UNKNOWN:
                         held[at] = current
                     else:
-                        current = _UNKNOWN if skip_host and own == host else own
+                        current = UNKNOWN if skip_host and own == host else own
                 held.reverse()
-            if _UNKNOWN not in held:
+            if UNKNOWN not in held:
                 break
         for node, own in zip(self._nodes, held, strict=True):
-            backend[node[0]] = host if own == _UNKNOWN else own
+            backend[node[0]] = host if own == UNKNOWN else own
 
-    def _split(self) -> tuple[list[_Placed], list[int]]:
+    def _split(self) -> tuple[list[Placed], list[int]]:
         """The nodes, each split's after copies of what it takes from other backends; and those copies."""
-        order: list[_Placed] = []
+        order: list[Placed] = []
         copies: list[int] = []
-        copied: dict[tuple[int, int], int] = {}
+        copied = self._copied
         start = 0  # of the current split in `order`
         taken = 0  # inputs of the current split
-        current = _UNKNOWN
+        current = UNKNOWN
         backend, weight, views = self._backend, self._weight, self._views
         for node in self._nodes:
             tensor, sources, inplace, stored = node
@@ -211,88 +267,17 @@ class Graph:
                     copies.append(copy)
                     # The source is kept until it is copied; both stand at the start of the split.
                     at = start + 2 * taken
-                    order[at:at] = ((_UNKNOWN, (root,), (), True), (copy, (), (), False))
+                    order[at:at] = ((UNKNOWN, (root,), (), True), (copy, (), (), False))
                     taken += 1
             own_sources = sources if inplace else ()
             if moved:
                 # Nothing takes the place of a view, but a copy of one is a tensor like any other.
                 if inplace:
-                    kept = [copied.get((s, current), _UNKNOWN if s in views else s) for s in sources]
-                    own_sources = tuple(s for s in kept if s != _UNKNOWN)
+                    kept = [copied.get((s, current), UNKNOWN if s in views else s) for s in sources]
+                    own_sources = tuple(s for s in kept if s != UNKNOWN)
                 sources = tuple(copied.get((s, current)) or views.get(s, s) for s in sources)
             order.append((tensor, sources, own_sources, stored))
         return order, copies
-
-    def _allocate(self, order: Sequence[_Placed], copies: Sequence[int]) -> tuple[int, ...]:
-        pools = [Pool(_GPU_ALIGNMENT) for _ in range(self.host)] + [Pool(_HOST_ALIGNMENT)]
-        sizes, output = self.sizes, self._output
-        place = list(self._backend)
-        address = [_UNKNOWN] * len(sizes)
-        self._take_inputs(pools, address, copies)
-        children = [0] * len(sizes)
-        for _, sources, _, _ in order:
-            for source in sources:
-                children[source] += 1
-        takes, gives = [pool.take for pool in pools], [pool.give for pool in pools]
-        for tensor, sources, own, stored in order:
-            if (
-                not stored and address[tensor] < 0
-                and not (own and self._reuse(tensor, own, address, place, children, pools))
-            ):  # fmt: skip
-                address[tensor] = takes[place[tensor]](sizes[tensor])
-            for source in sources:
-                left = children[source] - 1
-                children[source] = left
-                if not left:
-                    at = address[source]
-                    # Weights and caches have no address here.
-                    if at >= 0 and source not in output:
-                        gives[place[source]](at, sizes[source])
-                        address[source] = _UNKNOWN
-        return tuple(pool.high for pool in pools)
-
-    def _take_inputs(self, pools: Sequence[Pool], address: list[int], copies: Sequence[int]) -> None:
-        """Inputs lie first; with a pipeline every copy of them does, and every copy of what splits take."""
-        for tensor in self._inputs:
-            if not self.sizes[tensor]:  # a graph without it
-                continue
-            pool = pools[self.host]
-            address[tensor] = pool.take(self.sizes[tensor])
-            for _ in range(0 if tensor in self._once else self._copies - 1):
-                pool.take(self.sizes[tensor])
-        for tensor in self._leaves:
-            address[tensor] = pools[self._backend[tensor]].take(self.sizes[tensor])
-        if self._copies == 1:
-            return
-        self._output.update(self._inputs)
-        self._output.update(copies)
-        for tensor in copies:
-            pool = pools[self._backend[tensor]]
-            address[tensor] = pool.take(self.sizes[tensor])
-            for _ in range(self._copies - 1):
-                pool.take(self.sizes[tensor])
-
-    def _reuse(
-        self, tensor: int, own: tuple[int, ...], address: list[int], place: list[int], children: list[int],
-        pools: Sequence[Pool],
-    ) -> bool:  # fmt: skip
-        """Whether a source that nothing else needs gives its place; what is left over of it is freed."""
-        sizes = self.sizes
-        for source in own:
-            if (
-                children[source] == 1 and address[source] >= 0 and sizes[source] >= sizes[tensor]
-                and source not in self._output
-            ):  # fmt: skip
-                address[tensor], place[tensor] = address[source], place[source]
-                address[source] = _UNKNOWN
-                if sizes[source] != sizes[tensor]:
-                    pool = pools[place[tensor]]
-                    kept = pool.rounded(sizes[tensor])
-                    extra = pool.rounded(sizes[source]) - kept
-                    if extra:
-                        pool.give(address[tensor] + kept, extra)
-                return True
-        return False
 
 
 class Deferred(Graph):
@@ -309,7 +294,7 @@ class Deferred(Graph):
         """As of Graph; what is stored in a cache is put into the graph at once."""
         if on is None:
             self._unassigned = True
-            on = _UNKNOWN
+            on = UNKNOWN
         tensor = self._tensor(bytes_, on)
         self._waiting[tensor] = tensor, sources, inplace, stored
         return self.expand(tensor) if stored else tensor
