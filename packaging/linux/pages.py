@@ -12,7 +12,10 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
 from kvplanner import __version__  # noqa: E402 - after the folders that it lies in
+from kvplanner.catalog import gpus, models  # noqa: E402 - after the folders that it lies in
 from kvplanner.cli.main import COMMANDS  # noqa: E402 - after the folders that it lies in
+from kvplanner.engine import registry  # noqa: E402 - after the folders that it lies in
+from kvplanner.errors import PlannerError  # noqa: E402 - after the folders that it lies in
 
 PARSERS: dict[str, ArgumentParser] = {
     command: import_module(f"kvplanner.cli.{command}").parser() for command in COMMANDS if command != "gui"
@@ -23,10 +26,24 @@ WINDOW: tuple[tuple[str, str, str], ...] = (
     ("--size", "WxH", "of the window or the picture"),
     ("--scale", "FACTOR", "pixels of the picture for each of the window's, 0.5 to 4"),
     ("--theme", "light|dark|contrast", "instead of the system's"),
-    ("--tab", "NAME", "the tab to show: Explain, Start-up"),
+    ("--tab", "NAME", "the tab to show: Explain, Start-up, Log, Ways, What fits, Compare, Launch"),
     ("--safe-mode", "", "with default settings, and without what was open before"),
 )
-VALUES = {"--unit": ("GiB", "GB"), "--theme": ("light", "dark", "contrast"), "--tab": ("Explain", "Start-up")}
+# What may follow a flag, and stand first behind a command.
+VALUES: dict[str, tuple[str, ...]] = {
+    "--theme": ("light", "dark", "contrast"), "--tab": ("Explain", "Start-up", "Log", "Ways", "Compare", "Launch"),
+    "--engine": registry.names(), "--gpu": ("local", *(entry.id for entry in gpus.index())),
+    **{
+        action.option_strings[-1]: tuple(map(str, action.choices))
+        for parser in PARSERS.values() for action in parser._actions if action.option_strings and action.choices
+    },
+}  # fmt: skip
+ACTIONS: dict[str, tuple[str, ...]] = {
+    command: tuple(map(str, action.choices))
+    for command, parser in PARSERS.items() for action in parser._actions if action.choices and not action.option_strings
+}  # fmt: skip
+# Commands that take a model.
+OF_MODELS = ("plan", "fits", "compare", "together", "sweep", "nodes", "report", "inspect", "models", "gui")
 _HEAD = """.SH NAME
 kvplanner \\- plan the GPU memory of an LLM server before it is started
 .SH SYNOPSIS
@@ -99,19 +116,35 @@ def _examples() -> list[str]:
     return [line.strip() for line in text.strip().splitlines()]
 
 
+def model_names() -> tuple[str, ...]:
+    """What the catalogue's models are called: the last part of an id where that finds it, else the whole."""
+    return tuple(sorted({_shortest(entry.id) for entry in models.index()}, key=str.lower))
+
+
+def _shortest(one: str) -> str:
+    last = one.rpartition("/")[2]
+    try:
+        return last if models.find(last).id == one else one
+    except PlannerError:
+        return one
+
+
 def _kept(value: str) -> str:
     return value.replace("'", "'\\''")
 
 
 def bash_completion() -> str:
-    """For bash: commands, flags, their values, and files that can be opened."""
+    """For bash: commands, flags, their values, models whatever their case, and files that can be opened."""
     cases = "\n".join(
         f"        {command}) flags='{' '.join(flag for flag, _, _ in of_command(command))}' ;;" for command in COMMANDS
     )
     values = "\n".join(f"        {flag}) words='{' '.join(words)}' ;;" for flag, words in VALUES.items())
+    actions = "\n".join(f"        {command}) words='{' '.join(words)}' ;;" for command, words in ACTIONS.items())
     return f"""# bash completion for kvplanner
+_kvplanner_models='{" ".join(model_names())}'
+
 _kvplanner() {{
-    local word=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD-1]}} flags='' words=''
+    local word=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD-1]}} flags='' words='' name
     case "$before" in
 {values}
         {"|".join(FILES)}) COMPREPLY=($(compgen -f -- "$word")); return ;;
@@ -124,9 +157,19 @@ _kvplanner() {{
     case "${{COMP_WORDS[1]}}" in
 {cases}
     esac
+    case "${{COMP_WORDS[1]}}" in
+{actions}
+    esac
     case "$word" in
-        -*) COMPREPLY=($(compgen -W "$flags" -- "$word")) ;;
-        *) COMPREPLY=($(compgen -f -- "$word")) ;;
+        -*) COMPREPLY=($(compgen -W "$flags" -- "$word")); return ;;
+    esac
+    if [ -n "$words" -a "$COMP_CWORD" -eq 2 ]; then COMPREPLY=($(compgen -W "$words" -- "$word")); return; fi
+    COMPREPLY=($(compgen -f -- "$word"))
+    case "${{COMP_WORDS[1]}}" in
+        {"|".join(OF_MODELS)})
+            for name in $_kvplanner_models; do
+                if [[ -n $word && ${{name,,}} == "${{word,,}}"* ]]; then COMPREPLY+=("$name"); fi
+            done ;;
     esac
 }}
 complete -o filenames -F _kvplanner kvplanner kvplanner-gui
@@ -135,7 +178,10 @@ complete -o filenames -F _kvplanner kvplanner kvplanner-gui
 
 def zsh_completion() -> str:
     """For zsh, with what each flag does."""
-    parts = ["#compdef kvplanner", "", "_kvplanner() {", "  local -a commands", "  commands=("]
+    names = " ".join(f"'{name}'" for name in model_names())
+    parts = ["#compdef kvplanner kvplanner-gui", "", "_kvplanner_models() {", "  local -a names", f"  names=({names})"]
+    parts += ["  compadd -M 'm:{a-zA-Z}={A-Za-z}' -a names", "  _files", "}", ""]
+    parts += ["_kvplanner() {", "  local -a commands", "  commands=("]
     parts += [f"    '{command}:{_kept(about)}'" for command, about in COMMANDS.items()]
     parts += ["  )", "  if (( CURRENT == 2 )); then", "    _describe command commands", "    _files", "    return"]
     parts += ["  fi", "  case $words[2] in"]
@@ -145,7 +191,10 @@ def zsh_completion() -> str:
             about = _kept(does).replace("[", "\\[").replace("]", "\\]").replace(":", "\\:")
             value = f":{_kept(follows).replace(':', ' ')}:{_zsh_values(flag)}" if follows else ""
             parts.append(f"        '{flag}[{about}]{value}' \\")
-        parts += ["        '*:file:_files'", "      ;;"]
+        if command in ACTIONS:
+            parts.append(f"        '2:what to do:({' '.join(ACTIONS[command])})' \\")
+        rest = "model:_kvplanner_models" if command in OF_MODELS else "file:_files"
+        parts += [f"        '*:{rest}'", "      ;;"]
     return "\n".join([*parts, "  esac", "}", "", '_kvplanner "$@"', ""])
 
 
@@ -159,6 +208,12 @@ def fish_completion() -> str:
     lines = [
         f"complete -c kvplanner -n '{none}' -a '{command}' -d '{_kept(about)}'" for command, about in COMMANDS.items()
     ]
+    lines.append(f"set -g __kvplanner_models {' '.join(model_names())}")
+    of_models = f"__fish_seen_subcommand_from {' '.join(OF_MODELS)}"
+    lines.append(f"complete -c kvplanner -n '{of_models}' -a '$__kvplanner_models'")
+    for command, words in ACTIONS.items():
+        first = f"__fish_seen_subcommand_from {command}; and test (count (commandline -opc)) -eq 2"
+        lines.append(f"complete -c kvplanner -n '{first}' -a '{' '.join(words)}'")
     for command in COMMANDS:
         seen = f"__fish_seen_subcommand_from {command}"
         for flag, follows, does in of_command(command):

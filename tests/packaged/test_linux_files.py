@@ -84,14 +84,46 @@ def test_the_window_takes_the_flags_that_its_help_names() -> None:
     assert {flag for flag, _, _ in pages.of_command("gui")} == named
 
 
+# What is on the command line, and what completes it.
+OFFERED = {
+    "kvplanner plan --me": ["--measured"],
+    "kvplanner plan gpt-oss-120b-": ["gpt-oss-120b-essential"],
+    "kvplanner plan QWEN3-8B-AW": ["Qwen3-8B-AWQ"],
+    "kvplanner plan x --solve u": ["users", "utilisation"],
+    "kvplanner plan x --gpu rtx-4090-d": ["rtx-4090-d"],
+    "kvplanner data ''": ["list", "add", "remove"],
+}
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_the_other_shells_read_them(shell: str, tmp_path: Path) -> None:
+    import pages
+
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not here")
+    file = tmp_path / "_kvplanner"
+    file.write_text(pages.zsh_completion() if shell == "zsh" else pages.fish_completion())
+    if shell == "zsh":
+        subprocess.run(["zsh", "-n", str(file)], check=True)
+        return
+    for words, offered in OFFERED.items():
+        line = f"source {file}; complete -C '{words.removesuffix(chr(39) * 2)}'"
+        done = subprocess.run(
+            ["fish", "--no-config", "-c", line], capture_output=True, text=True, cwd=tmp_path, check=True
+        )
+        assert {*offered} <= {answer.partition("\t")[0] for answer in done.stdout.splitlines()}, words
+
+
 def test_the_shells_and_man_read_them(tmp_path: Path) -> None:
     import pages
 
     (tmp_path / "kvplanner").write_text(pages.bash_completion())
     subprocess.run(["bash", "-n", str(tmp_path / "kvplanner")], check=True)
-    line = "source kvplanner; COMP_WORDS=(kvplanner plan --me); COMP_CWORD=2; _kvplanner; echo ${COMPREPLY[@]}"
-    done = subprocess.run(["bash", "-c", line], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["--measured"]
+    for words, offered in OFFERED.items():
+        line = f"source kvplanner; COMP_WORDS=({words}); COMP_CWORD={len(words.split()) - 1}; _kvplanner; "
+        line += 'printf "%s\\n" "${COMPREPLY[@]}"'
+        done = subprocess.run(["bash", "-c", line], cwd=tmp_path, capture_output=True, text=True, check=True)
+        assert done.stdout.split() == offered, words
     (tmp_path / "kvplanner.1").write_text(pages.man_page("2026-11-29"))
     if shutil.which("man") and shutil.which("groff"):
         done = subprocess.run(
