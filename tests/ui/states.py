@@ -17,6 +17,7 @@ from kvplanner.report.crosscheck import lines
 from kvplanner.ui.log.view import LogView
 from kvplanner.ui.setup.slider import MarkedSlider
 from kvplanner.ui.window.commands.greeting import Tour
+from kvplanner.ui.window.commands.solving import Solving
 from kvplanner.ui.window.screenshot import settle
 from kvplanner.ui.window.window import MainWindow
 from kvplanner.units import GIB
@@ -92,6 +93,20 @@ def advanced(window: MainWindow) -> None:
 def refused(window: MainWindow) -> None:
     window.document.set_option("tensor_parallel_size", 3)
     window.document.flush()
+
+
+def offered(window: MainWindow) -> None:
+    """The first ways as buttons below the verdict."""
+    solving = window.findChild(Solving)
+    assert solving is not None
+    wait_for(lambda: solving.finder.remedies is not None and solving.finder.plan is window.document.plan)
+
+
+def ways_back(window: MainWindow) -> None:
+    """From settings that have no plan, in the tab too."""
+    refused(window)
+    window.centre.show_tab("Ways")
+    wait_for(lambda: not window.services.jobs.active)
 
 
 def messages(window: MainWindow) -> None:
@@ -402,6 +417,13 @@ STATES: dict[str, State] = {
     "explain-activations-4k": State({"gpu": "2xRTX 4090"}, activations, size=UHD),
     "ways": State({"model": "Llama-3.3-70B-Instruct", "gpu": "2xH100"}, ways, size=HD),
     "ways-small": State({"gpu": "RTX 4090"}, ways, size=SMALL),
+    "ways-offered": State({"model": "Llama-3.3-70B-Instruct", "gpu": "2xH100"}, offered),
+    "ways-offered-small": State({"model": "gpt-oss-120b", "gpu": "RTX 4090"}, offered, size=SMALL),
+    "ways-of-slots-small": State(
+        {"model": "Qwen3-14B", "gpu": "RTX 5090", "engine": "ollama", "load": "64@8k+1k"}, ways, size=SMALL
+    ),
+    "ways-back": State({}, ways_back),
+    "ways-back-small": State({}, ways_back, size=SMALL),
     "what-fits": State({"gpu": "RTX 4090"}, what_fits),
     "log": State({"gpu": "RTX 4090"}, log),
     "log-planned": State({"gpu": "RTX 4090"}, log_planned),
@@ -436,6 +458,7 @@ STATES: dict[str, State] = {
     "what-fits-hd": State({"gpu": "2xRTX 4090", "load": "8@1500+500"}, what_fits, size=HD),
     "what-fits-small": State({"gpu": "RTX 4090"}, what_fits, size=SMALL),
     "machines": State({"load": "8@1500+500"}, machines, size=HD),
+    "machines-usual": State({"load": "8@1500+500"}, machines),
     "no-log": State({}, no_log),
     "log-planned-hd": State({"gpu": "RTX 4090"}, log_planned, size=HD),
     "over-time": State({"gpu": "2xRTX 4090"}, over_time),
@@ -472,4 +495,4 @@ STATES: dict[str, State] = {
 LARGER = ("fits", "small-window", "does-not-fit-small", "does-not-fit-hd", "refused-value", "advanced", "replay",
           "messages", "gpu-picker", "what-fits", "ways-small", "sixteen", "compare", "sweep",
           "launch-small", "log-asked", "over-time", "processes", "llamacpp-experts-small", "llamacpp-answered-small",
-          "ollama-small")  # fmt: skip
+          "ollama-small", "ways-offered", "ways-offered-small", "ways-back-small")  # fmt: skip

@@ -55,6 +55,7 @@ class CalibrationsDialog(QDialog):
         self.table.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
         self.table.setWordWrap(True)
         header = self.table.horizontalHeader()
+        header.setDefaultAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
         for column, mode in enumerate(("Stretch", "ResizeToContents", "Stretch", "Stretch")):
             header.setSectionResizeMode(column, getattr(QHeaderView.ResizeMode, mode))
         self.table.itemChanged.connect(self._switched)

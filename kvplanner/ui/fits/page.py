@@ -72,6 +72,7 @@ class FitsPage(QWidget):
         self._local: dict[str, tuple[str, Model]] = {}  # by the id of its rows: what opens it, and the model
         self._job: Job | None = None
         self._of: object = None
+        self._gpus_need = 0
         self.model = FitsModel(self)
         self.shown = FitsFilter(self.model, self)
         self.way = QComboBox(self)
@@ -231,6 +232,7 @@ class FitsPage(QWidget):
             needs = (self.table.itemDelegate().sizeHint(option, cell).width() for cell in cells)
             if not self.table.isColumnHidden(column):
                 self.table.setColumnWidth(column, max(header.sectionSizeHint(column), *needs, 0))
+        self._gpus_need = self.table.columnWidth(_GPUS)  # machines have short names, which show whole
         self._fit_names()
 
     def _fit_names(self) -> None:
@@ -239,7 +241,8 @@ class FitsPage(QWidget):
         names = _GPUS if self.table.isColumnHidden(_MODEL) else _MODEL
         seen = (c for c in _IN_SIGHT if c != names and not self.table.isColumnHidden(c))
         room = self.table.viewport().width() - sum(self.table.columnWidth(column) for column in seen)
-        wide = min(max(room, letter * _LEAST_NAME), letter * _MOST_NAME)
+        least = self._gpus_need if names == _GPUS else letter * _LEAST_NAME
+        wide = min(max(room, least), max(letter * _MOST_NAME, least))
         self.table.setColumnWidth(names, wide)
 
     def _done(self, count: int) -> None:

@@ -129,7 +129,8 @@ class RemedyPage(QWidget):
         return f'<a href="#{number}" style="color:{tokens_of(self).accent};text-decoration:none">{text}</a>'
 
     def _row_back(self, number: int, way: Back) -> str:
-        tip = f'<span style="color:{tokens_of(self).muted}">{words.rich(way.tip)}</span>'
+        comes = way.tip.removeprefix(f"{way.text}: ")  # what its link says already
+        tip = f'<span style="color:{tokens_of(self).muted}">{words.rich(comes[:1].upper() + comes[1:])}</span>'
         return f'<p style="margin:0 0 8px 0">{self._link(number, words.rich(way.text))}<br>{tip}</p>'
 
     def _row(self, number: int, remedy: Remedy) -> str:
