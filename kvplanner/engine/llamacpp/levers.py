@@ -20,6 +20,7 @@ _CELLS: Final = 256  # contexts are rounded up to so many cells
 _STEP_CELLS: Final = 1024
 _QUANTISED: Final = (8.5 / 16, 4.5 / 16)  # what q8_0 and q4_0 take of a 16-bit cache
 _LEAST_CONTEXT: Final = 2048
+_SMALL_STEPS: Final = (256, 128)  # of a micro-batch, where the compute buffer does not fit
 _SLOTS_LIMIT: Final = ("max_requests", "kv_cache")
 _ROOM: Final = "the GPUs' free memory is taken"
 _SHORTER: Final = "requests may hardly be longer than those of the load"
@@ -27,9 +28,56 @@ _SHORTER: Final = "requests may hardly be longer than those of the load"
 
 def levers(seen: Seen) -> tuple[Lever, ...]:
     """All levers of a plan: those of the roles, then llama.cpp's own."""
+    stands = _as_placed(seen, "n_gpu_layers")
+    if stands:
+        return tuple(_in_place(seen, stands))
     found = (_flash_attention(seen), _cache_types(seen), _experts_on_host(seen), _layers_on_host(seen),
              whole_on_gpus(seen, _quantised(seen)))  # fmt: skip
     return (*by_role(seen), *(lever for levers in (*found, slots(seen, each_own=False)) for lever in levers))
+
+
+def _as_placed(seen: Seen, option: str) -> Step:
+    """Of a plan that spills, what makes the engine place the model as it does now once an option is set: --fit fills
+    the GPUs anew, with what they seem to have free, which Windows lends; {} where nothing spills or nothing was moved.
+    """
+    if seen.plan.verdict.spilled is None or seen.short is None:
+        return {}
+    handle = next((handle for handle in seen.plan.handles if handle.option == option), None)
+    if handle is None or not handle.beside:
+        return {}
+    return {option: str(handle.parts[0]) if option == "n_gpu_layers" else handle.parts[0], **dict(handle.beside)}
+
+
+def _context_as_it_is(seen: Seen) -> Step:
+    """Of a plan that spills, the context that --fit shortened: it leaves alone one beside layers that are set."""
+    context = seen.by_role["context"].name
+    resolved = seen.plan.options.get(context)
+    fitted = resolved is not None and resolved.origin == "derived" and seen.plan.verdict.spilled is not None
+    return {context: resolved.value} if fitted and resolved is not None else {}
+
+
+def _but(step: Step, name: str) -> Step:
+    return {option: value for option, value in step.items() if option != name}
+
+
+def _in_place(seen: Seen, stands: Step) -> Iterator[Lever]:
+    """What keeps Windows from moving buffers to RAM: each with the layers where --fit put them."""
+    for lever in by_role(seen):
+        if lever.name not in ("context", "step_tokens", "slots"):
+            yield lever
+    context, now = seen.by_role["context"].name, seen.count("context")
+    sure = seen.plan.limits.sure_max_context_length or 0
+    floor = seen.request.load.tokens_per_user if seen.request.load is not None else _LEAST_CONTEXT // 2
+    if floor <= sure < now:
+        cost = "requests may be no longer than {value} tokens, prompt and answer together"
+        yield Lever("context", ({context: sure, **_but(stands, context)},), cost, "length")
+    tokens = [size for size in _SMALL_STEPS if size < seen.count("step_tokens")]
+    steps = tuple({**seen.step("step_tokens", size), **stands} for size in tokens)
+    yield Lever("step_tokens", steps, "prompts are read {value} tokens at a time: slower", "speed", monotone=True)
+    steps = tuple({**step, **stands} for step in _quantised(seen))
+    yield Lever("kv_dtype", steps, "keys and values in {value}: answers change a little", "quality")
+    yield from _experts_on_host(seen)
+    yield from _layers_on_host(seen)
 
 
 def slots(seen: Seen, *, each_own: bool) -> Iterator[Lever]:
@@ -122,23 +170,32 @@ def _experts_on_host(seen: Seen) -> Iterator[Lever]:
 
     def steps() -> tuple[Step, ...]:
         counts = _near(now, layers, _lacking(seen), _held(seen, ("weights",)) // max(layers - now, 1))
-        return tuple({"n_cpu_moe": n} for n in counts)
+        stands = _as_placed(seen, "n_cpu_moe") or _context_as_it_is(seen)
+        return tuple({"n_cpu_moe": n, **_but(stands, "n_cpu_moe")} for n in counts)
 
     yield Lever("experts_on_host", later(steps), cost, "slow")
 
 
 def _layers_on_host(seen: Seen) -> Iterator[Lever]:
-    """Fewer layers on the GPUs, where the user fixed how many: from about as many as what is missing takes."""
-    if seen.short is None or "n_gpu_layers" not in seen.request.options:
+    """Fewer layers on the GPUs, where the user fixed how many or they spill: from about as many as what is missing
+    takes. Layers in RAM are slower than on a GPU, and faster than what Windows moves there.
+    """
+    spills = seen.plan.verdict.spilled is not None
+    if seen.short is None or not (spills or "n_gpu_layers" in seen.request.options):
         return
     whole = seen.request.model.spec.num_layers + 1
     there = _standing(seen, "n_gpu_layers")
 
     def steps() -> tuple[Step, ...]:
         away = _near(whole - there, whole - 1, _lacking(seen), _held(seen, ("weights", "kv_cache")) // max(there, 1))
-        return tuple({"n_gpu_layers": str(whole - n)} for n in away)
+        stands = _as_placed(seen, "n_gpu_layers") or _context_as_it_is(seen)
+        return tuple({"n_gpu_layers": str(whole - n), **_but(stands, "n_gpu_layers")} for n in away)
 
-    yield Lever("layers_on_host", later(steps), "only {value} layers run on the GPUs: slower", "slow")
+    if spills:
+        cost = "only {value} layers run on the GPUs, the others on the host: faster than what Windows moves to RAM"
+        yield Lever("layers_on_host", later(steps), cost, "speed")
+    else:
+        yield Lever("layers_on_host", later(steps), "only {value} layers run on the GPUs: slower", "slow")
 
 
 # Layers differ and ranges are wide: so many more than the sizes say. Each one that nearly fits costs a graph to pack.

@@ -177,8 +177,10 @@ def _step_tokens(seen: Seen) -> Iterator[Lever]:
 
 
 def _context(seen: Seen) -> Iterator[Lever]:
-    now, load = seen.count("context"), seen.request.load
-    floor = load.tokens_per_user if load else _LEAST_CONTEXT // 2
+    now, load, cache = seen.count("context"), seen.request.load, seen.plan.kv_cache
+    # Of an engine whose slots share its context out, a request has a part of it.
+    parts = -(-now // cache.context_length) if cache is not None and 0 < cache.context_length < now else 1
+    floor = load.tokens_per_user * parts if load else _LEAST_CONTEXT // 2
     cost = "requests may be no longer than {value} tokens, prompt and answer together"
     if "context" not in seen.by_role or seen.short is None or seen.rule is None:
         return
@@ -193,7 +195,7 @@ def _context(seen: Seen) -> Iterator[Lever]:
     while value >= max(floor, _LEAST_CONTEXT):
         steps.append(seen.step("context", value))
         value //= 2
-    if load and steps and floor < now:
+    if load and (steps or floor >= _LEAST_CONTEXT) and floor < now:
         steps.append(seen.step("context", floor))
     yield Lever("context", tuple(steps), cost, "length", monotone=True)
 
