@@ -172,6 +172,8 @@ _BUILD: Final = re.compile(r"b?(\d{1,6})(?:\b.*)?")
 PLAIN_TYPES: Final = frozenset({"f16", "bf16", "f32"})
 SAME_TYPES: Final = PLAIN_TYPES | {"q4_0", "q8_0"}
 _NO_KERNEL: Final = "iq4_nl"
+# Architectures that llama.cpp runs without flash attention whatever is asked (llama_init_from_model).
+NO_FLASH: Final = frozenset({"grok"})
 
 
 def has_kernel(build: Build, keys: str, values: str) -> bool:

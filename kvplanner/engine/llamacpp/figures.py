@@ -21,15 +21,15 @@ from kvplanner.units import MIB, format_bytes, round_up
 # Architectures whose compute buffers were held against llama.cpp's own, and by how much they may be off.
 CHECKED: Final = frozenset(
     {"afmoe", "apertus", "arcee", "baichuan", "bailingmoe", "bailingmoe2", "chatglm", "codeshell", "cohere2",
-     "cohere2moe", "command-r", "dbrx", "deepseek", "deepseek2", "deepseek32", "dots1", "ernie4_5", "ernie4_5-moe",
-     "exaone", "exaone-moe", "exaone4", "falcon", "falcon-h1", "gemma", "gemma2", "gemma3", "gemma3n", "gemma4",
-     "glm-dsa", "glm4", "glm4moe", "gpt-oss", "gptneox", "granite", "granitehybrid", "granitemoe", "grovemoe",
-     "hunyuan-dense", "hunyuan-moe", "hy_v3", "internlm2", "jais2", "jamba", "kimi-linear", "laguna", "lfm2",
-     "lfm2moe", "llama", "llama4", "maincoder", "mamba", "mamba2", "mellum", "mimo2", "minicpm", "minicpm3",
-     "minimax-m2", "minimax-m3", "mistral3", "mistral4", "nemotron", "nemotron_h", "nemotron_h_moe", "olmo", "olmo2",
-     "olmoe", "openelm", "orion", "paddleocr", "pangu-embedded", "phi2", "phi3", "phimoe", "plamo3", "plm", "qwen",
-     "qwen2", "qwen2moe", "qwen2vl", "qwen3", "qwen35", "qwen35moe", "qwen3moe", "qwen3next", "qwen3vl",
-     "qwen3vlmoe", "refact", "seed_oss", "smollm3", "stablelm", "starcoder2", "step35", "xverse"}
+     "cohere2moe", "command-r", "dbrx", "deci", "deepseek", "deepseek2", "deepseek32", "dots1", "ernie4_5",
+     "ernie4_5-moe", "exaone", "exaone-moe", "exaone4", "falcon", "falcon-h1", "gemma", "gemma2", "gemma3", "gemma3n",
+     "gemma4", "glm-dsa", "glm4", "glm4moe", "gpt-oss", "gptneox", "granite", "granitehybrid", "granitemoe", "grok",
+     "grovemoe", "hunyuan-dense", "hunyuan-moe", "hy_v3", "internlm2", "jais2", "jamba", "kimi-linear", "laguna",
+     "lfm2", "lfm2moe", "llama", "llama4", "maincoder", "mamba", "mamba2", "mellum", "mimo2", "minicpm", "minicpm3",
+     "minimax-m2", "minimax-m3", "mistral3", "mistral4", "muse-glimmer", "nemotron", "nemotron_h", "nemotron_h_moe",
+     "olmo", "olmo2", "olmoe", "openelm", "orion", "paddleocr", "pangu-embedded", "phi2", "phi3", "phimoe", "plamo3",
+     "plm", "qwen", "qwen2", "qwen2moe", "qwen2vl", "qwen3", "qwen35", "qwen35moe", "qwen3moe", "qwen3next",
+     "qwen3vl", "qwen3vlmoe", "refact", "seed_oss", "smollm3", "stablelm", "starcoder2", "step35", "xverse"}
 )  # fmt: skip
 _FLOOR: Final = 64 * MIB
 # By how much the graph of Ollama's own engine may be smaller or larger than llama.cpp's of the same model.

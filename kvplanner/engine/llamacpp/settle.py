@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kvplanner.engine.llamacpp import split
-from kvplanner.engine.llamacpp.builds import PLAIN_TYPES, Build, has_kernel
+from kvplanner.engine.llamacpp.builds import NO_FLASH, PLAIN_TYPES, Build, has_kernel
 from kvplanner.engine.llamacpp.cache import CACHE_TYPES
 from kvplanner.engine.llamacpp.drafting import MTP
 from kvplanner.engine.llamacpp.settings import ContextSettings, FitSettings, PlaceSettings, Settings
@@ -226,7 +226,8 @@ def _target(text: str, gpus: int) -> tuple[int, ...]:
 
 def _refuse(build: Build, context: ContextSettings, place: PlaceSettings, spec: ModelSpec, gpus: int) -> None:
     """Raises BadInput, in the engine's words, for what it refuses whatever memory there is."""
-    if context.flash == "off" and context.value_type not in PLAIN_TYPES:
+    off = context.flash == "off" or spec.model_type in NO_FLASH
+    if off and context.value_type not in PLAIN_TYPES:
         raise BadInput(
             "quantized V cache requires flash_attn to be enabled", "--cache-type-v", "Leave --flash-attn at auto"
         )

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final
 
 from kvplanner.engine.llamacpp import cache, place
-from kvplanner.engine.llamacpp.builds import PLAIN_TYPES, has_kernel
+from kvplanner.engine.llamacpp.builds import NO_FLASH, PLAIN_TYPES, has_kernel
 from kvplanner.engine.llamacpp.cache import CacheTypes, Cells
 from kvplanner.engine.llamacpp.compute.attention import as_heads, as_latent
 from kvplanner.engine.llamacpp.compute.chain import How, Reserved, chain_of, reserved
@@ -90,7 +90,7 @@ def resolve_flash(
     attention keeps every head.
     """
     asked = settings.context.flash
-    if asked == "off" or (asked == "auto" and not settings.build.flash_auto):
+    if asked == "off" or spec.model_type in NO_FLASH or (asked == "auto" and not settings.build.flash_auto):
         return False, True
     if asked == "auto" and settings.context.value_type not in PLAIN_TYPES:
         return True, False

@@ -28,6 +28,7 @@ from kvplanner.units import MIB, round_up
 _CASES: Final = Path(__file__).parent / "cases.json.gz"
 MORE: Final = Path(__file__).parent / "more.json.gz"
 WIDE: Final = Path(__file__).parent / "wide.json.gz"
+FLAGS: Final = Path(__file__).parent / "flags.json.gz"
 
 _HEADERS: Final = Path(__file__).parents[2] / "source" / "gguf_oracle"
 
@@ -118,6 +119,16 @@ def checked_wide(models: Collection[str]) -> Iterator[Checked]:
             continue
         flags = {**data["flag_defaults"], **case["flags"]}
         yield _check(case, flags, data["gpu_sets"][case["gpus"]], wide_model(case["model"]))
+
+
+def checked_flags(step: int = 1) -> Iterator[Checked]:
+    """Cases of flags that the others do not try, each with a few of all models; every so-manieth of them."""
+    data = load(FLAGS)
+    for case in data["cases"][::step]:
+        name = case["model"]
+        flags = {**data["flag_defaults"], **case["flags"]}
+        sized = wide_model(name) if name in wide()["models"] else model_of(name)
+        yield _check(case, flags, data["gpu_sets"][case["gpus"]], sized)
 
 
 def checked(oracle: Mapping[str, Any], folder: Path = _HEADERS) -> Iterator[Checked]:

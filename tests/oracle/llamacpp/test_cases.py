@@ -1,6 +1,6 @@
 """The planner beside unmodified llama.cpp: 1,356 cases of eleven models, one to four GPUs, all placement flags.
 
-Beside them 464 cases of 116 further models of 101 architectures, four of each.
+Beside them 464 cases of 116 further models of 101 architectures, four of each, and 215 with flags that few give.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from tests.oracle.llamacpp.cases import (
     MORE,
     Checked,
     checked,
+    checked_flags,
     checked_wide,
     load,
     model_of,
@@ -28,8 +29,8 @@ OTHERS = {
     "bloom",
     "dream",
     "gpt2",
-    "grok",
     "llada-moe",
+    "minimax-01",
     "modern-bert",
     "mpt",
     "plamo2",
@@ -66,6 +67,22 @@ def test_all_of_many_architectures_come_out_as_llama_cpp_reserves() -> None:
     assert len(known) >= 390
     assert sum(error <= 0.01 for error in known) >= 0.985 * len(known)
     assert sum(error <= 0.1 for error in known) >= 0.995 * len(known)
+
+
+@pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.slow)])
+def test_flags_that_few_give_come_out_as_llama_cpp_reserves(step: int) -> None:
+    """-sm tensor and none, -ts, -mg, -ot of every kind, keys alone quantised, tiny micro-batches, processors alone."""
+    known = [case for case in checked_flags(step) if arch_of(case.model) not in OTHERS]
+    assert len(known) >= 190 // step
+    assert all(case.exact for case in known)
+    errors = [case.compute_error for case in known]
+    assert sum(error <= 0.01 for error in errors) >= 0.92 * len(errors)
+    assert sum(error <= 0.1 for error in errors) >= 0.97 * len(errors)
+
+
+def arch_of(name: str) -> str:
+    found = wide_model(name) if name in wide()["models"] else model_of(name)
+    return found[0].spec.model_type
 
 
 def test_a_plan_names_what_was_not_laid_out_as_less_certain() -> None:
