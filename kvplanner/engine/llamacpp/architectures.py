@@ -32,7 +32,7 @@ _NAMES: Final[dict[str, str]] = {
     "solar_open": "glm4moe", "falcon_mamba": "mamba", "internlm3": "llama", "mimo_v2_flash": "mimo2",
     "nemotron-nas": "deci", "minimax_m1": "minimax-01", "minimax_m3": "minimax-m3", "minimax_m3_vl": "minimax-m3",
     "deepseek_v4": "deepseek4", "muse_glimmer_text": "muse-glimmer", "step3p7": "step35", "phi3_v": "phi3",
-    "nomic_bert": "nomic-bert", "xlm-roberta": "bert",
+    "nomic_bert": "nomic-bert", "xlm-roberta": "bert", "bailing_hybrid": "bailingmoe3",
 }  # fmt: skip
 # Without a file and without a wish: what most people load.
 DEFAULT_FORMAT: Final = "GGUF Q4_K_M"

@@ -31,6 +31,9 @@ _EDGE: Final = 4
 # Layers before a pattern begins, and the longest pattern, that are looked for.
 _HEAD: Final = 4
 _PERIOD: Final = 8
+# More kinds of layers than this without a pattern, as a search for architectures leaves them (Nemotron-Super): each
+# counts.
+_IRREGULAR: Final = 3
 
 Weights = Mapping[str, tuple[int, int]]
 
@@ -271,6 +274,8 @@ def _of_run(kinds: Sequence[object], start: int, end: int, repeats: int) -> list
                 cut = first + (repeats + 1) * period
                 rest = end - period - (end - cut - period) % (2 * period)
                 return [*range(start, cut), *range(rest, end)] if rest > cut else list(range(start, end))
+    if len(set(kinds[start:end])) > _IRREGULAR:
+        return list(range(start, end))
     seen: dict[tuple[object, object], int] = {}
     kept: list[int] = []
     before: object = None
