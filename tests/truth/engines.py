@@ -39,7 +39,7 @@ def llamacpp_lines(scores: list[llamacpp.Score], later: Sequence[llamacpp.Score]
         "### llama.cpp",
         "",
         f"Of {len(scores)} public reports, {sum(bool(s.compared) for s in scores)} state enough to compare buffers. "
-        "Beside them stand 2,035 answers of unmodified llama.cpp for 131 models of 104 architectures "
+        "Beside them stand 2,052 answers of unmodified llama.cpp for 132 models of 105 architectures "
         "(`tests/oracle/llamacpp`): weights and caches are equal on every device, compute buffers within 1 % in 99 of "
         "100, for the architectures whose graph is laid out; a plan names the others.",
         "",

@@ -20,8 +20,8 @@ from kvplanner.units import MIB, format_bytes, round_up
 
 # Architectures whose compute buffers were held against llama.cpp's own, and by how much they may be off.
 CHECKED: Final = frozenset(
-    {"afmoe", "apertus", "arcee", "baichuan", "bailingmoe", "bailingmoe2", "chatglm", "codeshell", "cohere2",
-     "cohere2moe", "command-r", "dbrx", "deci", "deepseek", "deepseek2", "deepseek32", "dots1", "ernie4_5",
+    {"afmoe", "apertus", "arcee", "baichuan", "bailingmoe", "bailingmoe2", "bailingmoe3", "chatglm", "codeshell",
+     "cohere2", "cohere2moe", "command-r", "dbrx", "deci", "deepseek", "deepseek2", "deepseek32", "dots1", "ernie4_5",
      "ernie4_5-moe", "exaone", "exaone-moe", "exaone4", "falcon", "falcon-h1", "gemma", "gemma2", "gemma3", "gemma3n",
      "gemma4", "glm-dsa", "glm4", "glm4moe", "gpt-oss", "gptneox", "granite", "granitehybrid", "granitemoe", "grok",
      "grovemoe", "hunyuan-dense", "hunyuan-moe", "hy_v3", "internlm2", "jais2", "jamba", "kimi-linear", "laguna",

@@ -1,6 +1,6 @@
 """The planner beside unmodified llama.cpp: 1,356 cases of eleven models, one to four GPUs, all placement flags.
 
-Beside them 464 cases of 116 further models of 101 architectures, four of each, and 215 with flags that few give.
+Beside them 464 cases of 116 further models of 101 architectures, four of each, and 232 with flags that few give.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def test_all_of_many_architectures_come_out_as_llama_cpp_reserves() -> None:
 def test_flags_that_few_give_come_out_as_llama_cpp_reserves(step: int) -> None:
     """-sm tensor and none, -ts, -mg, -ot of every kind, keys alone quantised, tiny micro-batches, processors alone."""
     known = [case for case in checked_flags(step) if arch_of(case.model) not in OTHERS]
-    assert len(known) >= 190 // step
+    assert len(known) >= 200 // step
     assert all(case.exact for case in known)
     errors = [case.compute_error for case in known]
     assert sum(error <= 0.01 for error in errors) >= 0.92 * len(errors)

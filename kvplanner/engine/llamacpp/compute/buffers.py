@@ -30,7 +30,7 @@ _ROWS_BEFORE_NORM: Final = frozenset({"gpt-oss", "step35"})
 _DEFERRED: Final = frozenset(
     {"gemma3n", "deepseek32", "glm-dsa", "kimi-linear", "nemotron_h", "nemotron_h_moe", "mamba", "mamba2", "jamba",
      "granitehybrid", "falcon-h1", "lfm2", "lfm2moe", "cohere2moe", "phi2",
-     "gptneox", "minimax-01", "minimax-m3"}
+     "gptneox", "bailingmoe3", "minimax-01", "minimax-m3"}
 )  # fmt: skip
 # Architectures that scale or norm the embedding before the first layer.
 _SCALED: Final = frozenset({"minicpm3", "gemma", "gemma2", "gemma3", "gemma3n", "gemma4", "muse-glimmer"})

@@ -76,7 +76,10 @@ def _close_delta(layer: Layer, wide: int, result: int, source: int) -> int:
 
 
 def kda(layer: Layer, mixer: State, source: int) -> Rest:
-    """Kimi's delta attention: convolutions of queries, keys and values each, and a decay for every channel."""
+    """Kimi's delta attention: convolutions of queries, keys and values each, and a decay for every channel.
+
+    Ling 3.0 has one matrix for the decay and one for the gate where Kimi Linear has two.
+    """
     graph, row = layer.graph, layer.row
     wide = mixer.heads * mixer.head_size
     size = row * wide
@@ -92,7 +95,7 @@ def kda(layer: Layer, mixer: State, source: int) -> Rest:
         graph.op(0, both, on=layer.cache, stored=True)
         convolved = graph.weighted(size, layer._weight(f"ssm_conv1d_{name}.weight"), both)
         parts.append(layer.op(size, convolved))
-    decay = layer.matmul("ssm_f_b.weight", wide, layer.matmul("ssm_f_a.weight", mixer.head_size, source))
+    decay = _narrowed(layer, "ssm_f", mixer, source)
     decay = graph.weighted(size, layer._weight("ssm_dt.bias"), decay, inplace=True)
     decay = layer.op(size, decay, inplace=True)
     decay = graph.weighted(size, layer._weight("ssm_a"), decay)
@@ -101,9 +104,17 @@ def kda(layer: Layer, mixer: State, source: int) -> Rest:
     for at in (0, 1):
         normed = layer.op(size, parts[at])
         parts[at] = layer.op(size, normed, inplace=True)
-    result = layer.op(size + graph.sizes[state], *parts, decay, beta, state)
+    result = layer.op(size + layer.shape.snapshots * graph.sizes[state], *parts, decay, beta, state)
     graph.op(0, graph.view(result, graph.sizes[state]), on=layer.cache, stored=True)
     return partial(_close_kda, layer, mixer, result, source)
+
+
+def _narrowed(layer: Layer, name: str, mixer: State, source: int) -> int:
+    """A product by way of a narrow one, where the layer has both matrices."""
+    wide = mixer.heads * mixer.head_size
+    if not layer.weights.has(f"{name}_b.weight"):
+        return layer.matmul(f"{name}_a.weight", wide, source)
+    return layer.matmul(f"{name}_b.weight", wide, layer.matmul(f"{name}_a.weight", mixer.head_size, source))
 
 
 def _close_kda(layer: Layer, mixer: State, result: int, source: int) -> int:
@@ -112,7 +123,7 @@ def _close_kda(layer: Layer, mixer: State, result: int, source: int) -> int:
     size = layer.row * wide
     output = layer.op(size, graph.view(result, size))
     normed = layer.norm(output, "ssm_norm.weight", inplace=False)
-    gate = layer.matmul("ssm_g_b.weight", wide, layer.matmul("ssm_g_a.weight", mixer.head_size, source))
+    gate = _narrowed(layer, "ssm_g", mixer, source)
     gated = layer.op(size, normed, layer.op(size, gate), inplace=True)
     return layer.matmul("attn_output.weight", layer.shape.hidden, layer.op(size, gated))
 
