@@ -36,6 +36,8 @@ class Build(NamedTuple):
     every token, because the layers that draft may need them.
     spare_copies: with a pipeline, an input that no operation reads is kept as often as the others (issue 26873 of
     September 2026 says what it mends; the build of pull request 23764 keeps it once).
+    logits_beside: the host keeps room for logits beside embeddings, which only embeddings of single tokens had before
+    (pull request 14208 of 18 June 2025).
     row_inputs: the graph reads where keys and values go as inputs (pull request 14959 of 2 August 2025).
     fused_gates: gate, activation and product of a feed-forward block are one operation (pull request 14158 of 30 June
     2025); before, the activation and the product take the place of what they read.
@@ -85,6 +87,7 @@ class Build(NamedTuple):
     late_rows: frozenset[str] = LATE_ROWS
     spare_copies: bool = True
     latent: bool = True
+    logits_beside: bool = True
     row_inputs: bool = True
     fused_gates: bool = True
     copied_heads: bool = False
@@ -149,7 +152,7 @@ _2025_AUGUST: Final = _2025_SEPTEMBER._replace(
 )
 _2025_MID_JULY: Final = _2025_AUGUST._replace(name="2025-07-08", first=5850, row_inputs=False)
 _2025_JULY: Final = _2025_MID_JULY._replace(name="2025-07", first=5790, copied_heads=True)
-_2025_JUNE: Final = _2025_JULY._replace(name="2025-06", first=5430, fused_gates=False)
+_2025_JUNE: Final = _2025_JULY._replace(name="2025-06", first=5430, fused_gates=False, logits_beside=False)
 _2025_MAY: Final = _2025_JUNE._replace(name="2025-05", first=5135, windows=False)
 _2025: Final = _2025_MAY._replace(name="2025-01", first=4010, latent=False)
 _2024: Final = _2025._replace(name="2024", first=0, context=None)

@@ -342,13 +342,22 @@ def on_host(model: Model, settled: Settled, sizes: Sizes, tensors: Tensors) -> O
     kept = exact(total, formula, *terms)
     if model.inventory is not None and not model.inventory.exact:
         kept = _as_stored(model, total, formula, terms)
-    rows = Input("slots", sizes.shape.slots, "", "")
-    vocabulary = Input("vocabulary", model.spec.vocab_size, "", "4 bytes each")
     return OnHost(
         kept, context(model, sizes, HOST), later(partial(compute, model, sizes, HOST)),
-        exact(sizes.output, "4 × {slots} × {vocabulary}", rows, vocabulary), place.mmap, count,
+        _output(model, settled, sizes), place.mmap, count,
         repacked if place.mmap else 0, place.mlock, experts_away(tensors, sizes),
     )  # fmt: skip
+
+
+def _output(model: Model, settled: Settled, sizes: Sizes) -> Estimate:
+    rows = Input("slots", sizes.shape.slots, "", "")
+    vocabulary = Input("vocabulary", model.spec.vocab_size, "", "4 bytes each")
+    if not settled.settings.context.embeddings:
+        return exact(sizes.output, "4 × {slots} × {vocabulary}", rows, vocabulary)
+    if not sizes.output:
+        return exact(0, "0")
+    width = Input("hidden size", model.spec.hidden_size, "", "of an embedding")
+    return exact(sizes.output, "4 × {slots} × ({vocabulary} + {hidden size})", rows, vocabulary, width)
 
 
 def experts_away(tensors: Tensors, sizes: Sizes) -> int:

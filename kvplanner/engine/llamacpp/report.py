@@ -11,7 +11,7 @@ from kvplanner.engine.llamacpp.fit import Fitted
 from kvplanner.engine.llamacpp.place import HOST
 from kvplanner.engine.llamacpp.settings import Settings
 from kvplanner.engine.llamacpp.settle import Settled
-from kvplanner.engine.llamacpp.sizes import Sizes
+from kvplanner.engine.llamacpp.sizes import Sizes, output_bytes
 from kvplanner.engine.llamacpp.tensors import Tensors
 from kvplanner.engine.plan import CacheGroup, DevicePlan, KvCache
 from kvplanner.engine.request import PlanRequest
@@ -30,6 +30,7 @@ _MAPPED: Final = "mapped from the file: page cache, which the system may drop an
 _LOCKED: Final = "mapped from the file and locked in RAM: the system may not drop it"
 _PINNED: Final = "copied into RAM that is locked for the GPUs"
 _RAM_PER_SECOND: Final = 60 * GIB
+_MUCH: Final = GIB // 4
 
 
 def device_plans(
@@ -241,6 +242,7 @@ def warnings(
             f"The machine has {size_mark(host_total)} of RAM and {size_mark(host.bytes)} are wanted there: weights "
             "are read again from the disk for every token"
         )
+    yield from _grown(model, settled, sizes)
     load, length = request.load, sizes.cells.per_slot
     if load is not None and load.tokens_per_user > length:
         yield (
@@ -265,6 +267,22 @@ def _fitting(fitted: Fitted | None, layers: int) -> Iterator[str]:
         yield f"--fit leaves {kept} of {layers} layers on the GPUs{moved}"
     if fitted.context is not None:
         yield (f"--fit shortens the context to {format_count(fitted.context)} tokens; set --ctx-size to keep another")
+
+
+def _grown(model: Model, settled: Settled, sizes: Sizes) -> Iterator[str]:
+    """What the host's buffer of outputs grows to with a whole batch that wants a row for each token."""
+    context = settled.settings.context
+    if context.outputs is None:
+        return
+    rows = sizes.shape.outputs if context.embeddings else min(context.outputs, sizes.cells.context)
+    size = output_bytes(settled.settings, model.spec, rows)
+    if size < _MUCH:
+        return
+    needless = "; embeddings need none of them, and a smaller --ubatch-size keeps fewer" if context.embeddings else ""
+    yield SizedText(
+        f"A full batch of {format_count(rows)} tokens makes llama.cpp keep {size_mark(size)} of logits in RAM while it "
+        f"serves (4 bytes × tokens × vocabulary){needless}"
+    )
 
 
 def _why_off(settled: Settled, sizes: Sizes) -> str:

@@ -10,7 +10,8 @@ class ContextSettings(NamedTuple):
     """The context: tokens asked for in all, slots, and whether they share one pool of cells.
 
     reducible: the context was not given, so that --fit may shorten it. draft_rows: rows of recurrent state for
-    drafted tokens. full_window: windows are kept at full length.
+    drafted tokens. full_window: windows are kept at full length. outputs: rows of every token's output, None where
+    the slots' are enough. embeddings: those are vectors, not logits.
     """
 
     tokens: int
@@ -24,6 +25,7 @@ class ContextSettings(NamedTuple):
     full_window: bool = False
     draft_rows: int = 0
     outputs: int | None = None
+    embeddings: bool = False
     reducible: bool = False
     draft_key_type: str = "f16"
     draft_value_type: str = "f16"

@@ -109,7 +109,8 @@ def _context(build: Build, spec: ModelSpec, values: _Values) -> ContextSettings:
     values.resolved["ctx_size"] = (
         Resolved(tokens, "user") if asked else Resolved(tokens, "default" if asked is None else "user", reason)
     )
-    every_row = values.yes("embeddings", False) or bool(values.options.get("all_outputs"))
+    embeddings = values.yes("embeddings", False)
+    every_row = embeddings or bool(values.options.get("all_outputs"))
     batch = values.whole("batch_size", 2048)
     draft = values.whole("spec_draft_n_max", build.drafted) if drafts else 0
     return ContextSettings(
@@ -124,6 +125,7 @@ def _context(build: Build, spec: ModelSpec, values: _Values) -> ContextSettings:
         full_window=values.yes("swa_full", False),
         draft_rows=draft,
         outputs=batch if every_row else None,
+        embeddings=embeddings,
         reducible=asked is None,
         draft_key_type=values.word("spec_draft_type_k", "f16"),
         draft_value_type=values.word("spec_draft_type_v", "f16"),

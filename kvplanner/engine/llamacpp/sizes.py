@@ -28,6 +28,7 @@ from kvplanner.record import NamedTuple, late, later
 from kvplanner.units import round_up
 
 _REMEMBERED: Final = 64
+_F32: Final = 4
 # Sizes of heads for which CUDA has flash attention whatever they share, with values of the same size; and others, with
 # the values that go with them and how many queries must share a key, in multiples.
 _HEADS: Final = frozenset({40, 64, 72, 80, 96, 112, 128, 256})
@@ -203,6 +204,13 @@ def outputs_of(settings: Settings, ubatch: int) -> int:
     return ubatch
 
 
+def output_bytes(settings: Settings, spec: ModelSpec, rows: int) -> int:
+    """The host's buffer of logits and embeddings of so many rows (llama_context::output_reserve)."""
+    if not settings.context.embeddings:
+        return _F32 * spec.vocab_size * rows
+    return _F32 * (spec.vocab_size + spec.hidden_size) * rows if settings.build.logits_beside else 0
+
+
 def _state_rows(settings: Settings, spec: ModelSpec) -> int:
     """Rows of recurrent state of a slot: more than one where drafted tokens can be taken back."""
     return 1 + (settings.context.draft_rows if spec.model_type in cache.ROLLBACK else 0)
@@ -285,10 +293,10 @@ class Sizer:
             no_kernel=not has_kernel(settings.build, asked.key_type, asked.value_type),
             snapshots=_state_rows(settings, spec), spare_copies=settings.build.spare_copies,
         )  # fmt: skip
-        output = 4 * spec.vocab_size * asked.slots
         return Sizes(
             layout.placed, cells, flash, *caches, compute=later(partial(_compute, spec, layout, shape, how)),
-            output=output, shape=shape, how=how if layout.within is None else how._replace(gpus=layout.within.gpus),
+            output=output_bytes(settings, spec, asked.slots), shape=shape,
+            how=how if layout.within is None else how._replace(gpus=layout.within.gpus),
             shared=layout.within is not None,
         )  # fmt: skip
 

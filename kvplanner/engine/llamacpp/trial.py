@@ -74,7 +74,7 @@ def _drafting(context: ContextSettings) -> ContextSettings:
     """The context of what drafts: of the same length, in its own types, with logits for the slots alone."""
     return context._replace(
         key_type=context.draft_key_type, value_type=context.draft_value_type, draft_rows=0,
-        outputs=None if context.outputs is None else context.slots,
+        outputs=None if context.outputs is None else context.slots, embeddings=False,
     )  # fmt: skip
 
 

@@ -73,3 +73,22 @@ def test_no_logits_are_planned_for_embeddings_of_a_whole_batch() -> None:
     )  # fmt: skip
     assert planned.verdict.state == "fits"
     assert size(planned.devices[0], "compute") < 400 * MIB
+
+
+@pytest.mark.parametrize(
+    ("version", "ubatch", "start", "grown"),
+    [(None, 8192, 4 * 4 * (250_002 + 1024), ["7.66 GiB"]), ("b6000", 2048, 4 * (250_002 + 1024), ["1.92 GiB"]),
+     (None, 128, 4 * 4 * (250_002 + 1024), []), ("b5200", 8192, 0, [])],
+)  # fmt: skip
+def test_the_host_keeps_logits_beside_embeddings(
+    version: str | None, ubatch: int, start: int, grown: list[str]
+) -> None:
+    """llama_context::output_reserve: for the slots at the start, for every token of a batch as one comes."""
+    planned = plan(
+        models.load(M3), "RTX 3060 12GB", version=version, embeddings=True, ctx_size=8192, batch_size=8192,
+        ubatch_size=ubatch,
+    )  # fmt: skip
+    host = next(device for device in planned.devices if device.device.kind == "host")
+    assert size(host, "output") == start
+    notes = [note for note in planned.warnings if "of logits in RAM" in note]
+    assert [note.split()[9:11] for note in notes] == [size.split() for size in grown]
