@@ -18,6 +18,7 @@ from kvplanner.request.pasted import read
 
 _WHERE: Final = "after --"
 _PYTHON: Final = r"(?:.*/)?python[\d.]*"
+_SEVERAL: Final = re.compile(r"[\s(]")  # blanks between words, or a call
 _ASSIGNMENT: Final = r"(?s)[A-Za-z_][A-Za-z0-9_]*=.*"
 _ENVIRONMENT_FLAG: Final = r"(?:--env=|-e)(?=[A-Za-z_][A-Za-z0-9_]*=)"
 _DOCKER_DEVICES: Final = r"""["']?device=([\w,-]+)["']?"""
@@ -67,7 +68,7 @@ def take_apart(words: Sequence[str]) -> Launch:
     """
     kind = weight_format = release = ""
     count = 1
-    if len(words) == 1 and any(c.isspace() or c == "(" for c in words[0]):
+    if len(words) == 1 and _SEVERAL.search(words[0]):
         text = read(words[0])
         words, kind, weight_format, count = text.words, text.kind, text.weight_format, len(text.servers)
         release = text.version

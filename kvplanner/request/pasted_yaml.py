@@ -62,7 +62,7 @@ def _events(text: str) -> list[Any]:
 
     events: list[Any] = []
     aliases = nodes = 0
-    for event in yaml.parse(text, yaml.SafeLoader):
+    for event in yaml.parse(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # in C where it was built with it
         events.append(event)
         aliases += isinstance(event, yaml.AliasEvent)
         nodes += isinstance(event, yaml.NodeEvent)

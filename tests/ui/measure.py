@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -375,10 +374,12 @@ def _contrast(area: QRect, image: QImage) -> tuple[float, str]:
     pixels = image.copy(QRect(area.topLeft() * SCALE, area.size() * SCALE))
     if pixels.isNull():
         return 21.0, ""
-    counted = Counter(memoryview(pixels.constBits()).cast("I"))
-    ground = f"#{counted.most_common(1)[0][0] & 0xFFFFFF:06x}"
+    import numpy
+
+    values, counts = numpy.unique(numpy.frombuffer(pixels.constBits(), dtype=numpy.uint32), return_counts=True)
+    ground = f"#{int(values[counts.argmax()]) & 0xFFFFFF:06x}"
     light = luminance(ground)
-    return max(_ratio(light, value & 0xFFFFFF) for value in counted), ground
+    return max(_ratio(light, value & 0xFFFFFF) for value in values.tolist()), ground
 
 
 @lru_cache(maxsize=1 << 14)
