@@ -42,7 +42,7 @@ def pytest_collection_finish() -> None:
     """The tests themselves, a million objects, are never garbage: no search for it looks through them again."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(10_000, 10, 10)  # where Python looks by itself, no test is about that: a twelfth of all their time
+    gc.set_threshold(20_000, 20, 20)  # where Python looks by itself, no test is about that: a twelfth of all their time
 
 
 # Files of one checkout are written within this time.
