@@ -75,6 +75,9 @@ def _gpu_plan(
         segments, away = spill.within(segments, -left)
         for kind, size in away.items():
             moved[kind] = moved.get(kind, 0) + size
+        left += sum(away.values())
+    if rule is None and left < 0:  # beyond what the engine asks for, other programs' memory is theirs to move
+        segments = spill.without(segments, -left)
         left = 0
     if rule is None:
         segments.append(Segment("headroom", _rest(gpu.total, left, [s.estimate for s in segments])))

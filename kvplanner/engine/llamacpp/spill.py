@@ -104,6 +104,16 @@ def within(segments: Sequence[Segment], over: int) -> tuple[list[Segment], dict[
     return list(held.values()), moved
 
 
+def without(segments: Sequence[Segment], over: int) -> list[Segment]:
+    """The segments of a GPU whose other programs make room for so much, or for all that they hold."""
+    return [
+        segment._replace(estimate=_less(segment.estimate, min(over, segment.bytes)))
+        if segment.kind == "other"
+        else segment
+        for segment in segments
+    ]
+
+
 def _less(estimate: Estimate, part: int) -> Estimate:
     value = estimate.value - part
     asked = Input("asked", estimate.value, "B", "as allocated")

@@ -382,6 +382,10 @@ def test_no_more_spills_than_is_asked_for() -> None:
     assert (
         sum(size(windows.devices[0], kind) for kind in ("weights", "kv_cache", "compute", "workspace", "runtime")) == 0
     )
+    # With nothing of the model there, for want of room, either: what the runtime takes is made by the other programs.
+    asks = PlanRequest(model_of(LLAMA)[0], full, "llamacpp", None, {"wddm": True, "ctx_size": 8192})
+    for device in (windows.devices[0], engine("llamacpp").plan(asks).devices[0]):
+        assert sum(segment.bytes for segment in device.segments) == device.total_bytes
 
 
 def test_ollama_counts_what_spills_as_on_the_gpu() -> None:
