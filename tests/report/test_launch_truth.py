@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import pytest
 
+from kvplanner.engine.plan import Plan
 from kvplanner.engine.registry import engine
 from kvplanner.engine.request import PlanRequest
 from kvplanner.errors import PlannerError
@@ -15,7 +18,7 @@ from kvplanner.report.launch import Form, snippet, started
 from kvplanner.request.words import PlanWords, Sources, build
 from tests.truth import rows, sglang
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("launch truth")]
 
 TRUTH = Path(rows.__file__).parent
 
@@ -35,23 +38,28 @@ def of_sglang() -> Iterator[PlanRequest]:
             yield sglang.request_of(row, model)[0]
 
 
+@cache
+def planned(requests: Callable[[], Iterator[PlanRequest]]) -> tuple[tuple[PlanRequest, Plan], ...]:
+    """Those that can be planned, with their plans: the same for each form."""
+    found = []
+    for request in requests():
+        with suppress(PlannerError):
+            found.append((request, engine(request.engine).plan(request)))
+    return tuple(found)
+
+
 @pytest.mark.parametrize("form", ["shell", "docker", "compose", "kubernetes", "systemd"])
 @pytest.mark.parametrize(("requests", "least"), [(of_vllm, 80), (of_sglang, 10)], ids=["vllm", "sglang"])
-def test_what_was_started_once_is_written_and_read_back(form: Form, requests: object, least: int) -> None:
-    assert callable(requests)
-    seen = 0
-    for request in requests():
+def test_what_was_started_once_is_written_and_read_back(
+    form: Form, requests: Callable[[], Iterator[PlanRequest]], least: int
+) -> None:
+    for request, plan in planned(requests):
         chosen = engine(request.engine)
-        try:
-            plan = chosen.plan(request)
-        except PlannerError:
-            continue
         again = pasted(snippet(form, plan), request)
         assert dict(again.options) == chosen.as_started(started(plan).options, request.version), request.model.id
         same = chosen.plan(request._replace(options=again.options, version=again.version or request.version))
         assert (same.verdict, same.kv_cache) == (plan.verdict, plan.kv_cache), request.model.id
-        seen += 1
-    assert seen >= least
+    assert len(planned(requests)) >= least
 
 
 def pasted(text: str, request: PlanRequest) -> PlanRequest:
