@@ -278,12 +278,13 @@ def _as_gguf(plain: Inventory, spec: ModelSpec, recipe: str, *, matrix: bool | N
     block_of = []
     for layer, at in enumerate(plain.block_of):
         here = place._replace(layer=layer, value=value_of[layer], down=down_of[layer])
-        varying = tuple((number, kinds.changed(group, name, here)) for number, group, name in bodies[at].varying)
-        key = at, tuple(group.format for _, group in varying)
+        varying = bodies[at].varying
+        formats = tuple(kinds.format(group, name, here) for _, group, name in varying)
+        key = at, formats
         if key not in known:
             block = list(bodies[at].groups)
-            for number, group in varying:
-                block[number] = group
+            for (number, group, _), chosen in zip(varying, formats, strict=True):
+                block[number] = group._replace(format=chosen)
             known[key] = made.setdefault(tuple(block), len(made))
         block_of.append(known[key])
     return plain._replace(blocks=tuple(made), block_of=tuple(block_of), outside=outside)
@@ -304,10 +305,12 @@ class _Kinds(NamedTuple):
 
     def changed(self, group: TensorGroup, name: str, here: Place) -> TensorGroup:
         """A group in the type that the mix has for its GGUF name at a place."""
+        return group._replace(format=self.format(group, name, here))
+
+    def format(self, group: TensorGroup, name: str, here: Place) -> WeightFormat:
+        """The type that the mix has for a group's GGUF name at a place."""
         fixed = group.kind in ("norm", "router") or "norm" in group.path or group.path.endswith(_BERTS_TABLES)
-        return group._replace(
-            format=recipe_format(self.mix, name, (1,) if fixed else group.shape, here, matrix=self.matrix)
-        )
+        return recipe_format(self.mix, name, (1,) if fixed else group.shape, here, matrix=self.matrix)
 
     def body(self, block: tuple[TensorGroup, ...], here: Place) -> _Body:
         """A layer's groups, those that its depth decides still to be changed."""
