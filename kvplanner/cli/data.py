@@ -17,8 +17,8 @@ SCHEMA: Final = "kvplanner.data/1"
 
 def parser() -> Parser:
     """The arguments of `data`."""
-    made = Parser("data", "What is known here and how old it is. A pack (.kvpack) brings newer models, GPUs and engine "
-                  "constants to a machine without a network: one signed file.")  # fmt: skip
+    made = Parser("data", "What is known here and how old it is. A pack (.kvpack), one signed file, brings newer\n"
+                  "models, GPUs and engine constants to a machine without a network.")  # fmt: skip
     made.add_argument("action", nargs="?", choices=("list", "add", "remove"), default="list",
                       help="add FILE, remove NAME; a list without")  # fmt: skip
     made.add_argument("what", nargs="?", metavar="FILE|NAME", help="the pack's file to add, the pack's name to remove")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kvplanner.cli.arguments import Parser
 from kvplanner.cli.output import DOES_NOT_FIT, FITS, emit_json, say, width, write_file
@@ -17,13 +17,21 @@ if TYPE_CHECKING:
     from kvplanner.diagnose.diagnosis import Diagnosis
     from kvplanner.diagnose.implied import Implied
 
+_EXAMPLES: Final = """examples:
+  kvplanner diagnose server.log
+  docker logs server 2>&1 | kvplanner diagnose - --gpu 2xL40S -- --max-model-len 32k
+
+exit status: 0 the start that it shows succeeded, 1 it failed, 2 bad input
+"""
+
 
 def parser() -> Parser:
     """The arguments of `diagnose`."""
     made = Parser(
         "diagnose",
-        "What a start-up log says: how far it came, why it failed, what the engine measured. Engine flags that it does "
-        "not state may follow after --.",
+        "What a start-up log says: how far it came, why it failed, what the engine measured.\n"
+        "Engine flags that it does not state may follow after --.",
+        _EXAMPLES,
     )
     made.add_argument("log", metavar="LOG", help="a file, or - for standard input")
     made.add_argument(

@@ -10,7 +10,7 @@ from kvplanner.cli.arguments import Parser
 from kvplanner.cli.output import BAD_INPUT, DOES_NOT_FIT, FITS, columns, emit_json_rows, flush, note, say
 from kvplanner.errors import BadInput, PlannerError
 from kvplanner.record import NamedTuple
-from kvplanner.request.flags import split_flags
+from kvplanner.request.flags import ENGINES, VERSIONS, split_flags
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -38,15 +38,15 @@ def parser() -> Parser:
     add = made.add_argument
     add("model", nargs="?", default="", metavar="MODEL", help="as for plan; without one, all models of the catalogue")
     add("--gpu", default="", metavar="SPEC", help='"RTX 4090", "2xH100", "local"; without one, all GPUs')
-    add("--search", default="", metavar="WORDS", help="only models, or GPUs, that all words fit")
+    add("--search", default="", metavar="WORDS", help="only models (or GPUs) whose names have all these words")
     add("--local", action="store_true", help="only models on this computer")
     add("--recent", action="store_true", help="only models that were planned lately in the window")
     add("--starred", action="store_true", help="only models that are starred in the window")
     add("--formats", default="", metavar="F,F", help="also as if stored in these: fp8, awq, int8 ...")
     add("--counts", default="1,2,4,8", metavar="N,N", help="of each GPU (1,2,4,8)")
     add("--load", default="", metavar="N@PROMPT+OUTPUT", help="users at once and their tokens: 8@1500+500")
-    add("--engine", default="", metavar="NAME", help="the engine (vllm)")
-    add("--engine-version", default="", metavar="V", help="its version, the newest known when left out")
+    add("--engine", default="", metavar="NAME", help=ENGINES)
+    add("--engine-version", default="", metavar="V", help=VERSIONS)
     add("--all", action="store_true", help="also what does not fit; of machines, every count")
     add("--unit", choices=("GiB", "GB"), default="GiB", help="of every size (GiB)")
     add("--json", action="store_true", help="every row as JSON, schema kvplanner.fits/1")

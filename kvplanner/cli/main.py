@@ -36,14 +36,17 @@ COMMANDS: Final[dict[str, str]] = {
 _INTERRUPTED: Final = 130
 _GIVE_OUTPUT: Final = "Send it to a terminal, a pipe or a file with room"
 
-_USAGE: Final = """kvplanner plans an inference engine's GPU memory before the server is started.
+_USAGE: Final = """kvplanner plans the GPU memory of vLLM, SGLang, llama.cpp and Ollama before a server is started.
 
-  kvplanner                          the window
+  kvplanner                          opens the window
   kvplanner plan MODEL --gpu 2xH100 [-- ENGINE FLAGS]
   kvplanner plan --gpu H100 -- vllm serve MODEL ...
+
+Commands:
 {commands}
 
-kvplanner COMMAND --help tells more. Exit status: 0 fits, 1 does not fit, 2 bad input or cannot be told.
+kvplanner COMMAND --help tells more, with examples. Nothing goes online unless a model is named as hub:ORG/NAME.
+Exit status: 0 fits, 1 does not fit, 2 bad input or cannot be told.
 """
 
 _GUI_USAGE: Final = """usage: kvplanner gui [FILE | MODEL and what plan takes | vllm serve MODEL ...]

@@ -28,6 +28,8 @@ _EXAMPLES: Final = """examples:
   kvplanner plan Llama-3.1-8B-Instruct --gpu H100 --load 32@1500+500
   kvplanner plan ./my-model --gpu 2x24GiB -- --max-model-len 32k --kv-cache-dtype fp8
   kvplanner plan --gpu "4xA100-SXM4-80GB" -- vllm serve meta-llama/Llama-3.3-70B-Instruct -tp 4
+  kvplanner plan gpt-oss-120b --gpu "RTX 3090" --engine llamacpp -- -c 32k
+  kvplanner plan Qwen3-32B --gpu 2xH100 --load 1@8k+1k --solve users
 
 exit status: 0 fits, 1 does not fit, 2 bad input or cannot be told
 """
@@ -46,7 +48,7 @@ def parser() -> Parser:
     """The arguments of `plan`; the engine's own flags follow "--"."""
     made = Parser("plan", "Whether a model fits on given GPUs, and what it serves.", _EXAMPLES, _USAGE)
     add_plan_words(made)
-    add = made.add_argument
+    add = made.add_argument_group("what to print or write").add_argument
     add(
         "--explain",
         nargs="?",
@@ -60,20 +62,30 @@ def parser() -> Parser:
     add(
         "--online",
         action="store_true",
-        help="ask the Hub for models that a plan file names",
+        help="may ask the Hub for a model that a plan file names",
     )
-    add("--solve", choices=ASKED, help="how far one setting goes: longest context, most users of the --load, ...")
+    add(
+        "--solve",
+        choices=ASKED,
+        help="how far it goes: longest context, most users of the --load, smallest utilisation, ...",
+    )
     add(
         "--mix",
         default="",
         metavar="MIX",
-        help="most users of several kinds of requests, or the kinds of those of the --load: 70%%:1500+500,30%%:8k+1k",
+        help="kinds of requests, 70%%:1500+500,30%%:8k+1k: the most users of them, or those of the --load",
     )
-    add("--remedies", action="store_true", help="what to change to serve more, also for a plan that fits")
+    add(
+        "--remedies",
+        action="store_true",
+        help="list what to change, also for a plan that fits: to serve more, or with less",
+    )
     add("--markdown", action="store_true", help="the report as Markdown")
-    add("--cross-check", action="store_true", help="also ask the engine's own program on this machine (30 s at most)")
-    add("--launch", choices=LAUNCHED, help="instead of the report, what starts it so")
-    add("--nodes", type=int, default=1, metavar="N", help="so many machines like --gpu: pipeline stages over them")
+    add("--cross-check", action="store_true", help="also ask llama.cpp's own program on this machine (30 s at most)")
+    add("--launch", choices=LAUNCHED, help="instead of the report, the command or file that starts it so")
+    add(
+        "--nodes", type=int, default=1, metavar="N", help="so many machines, each with --gpu: pipeline stages over them"
+    )
     return made  # fmt: skip
 
 

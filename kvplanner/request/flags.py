@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from kvplanner.engine.registry import names
 from kvplanner.engine.signature import command_end, launchers, signatures
 from kvplanner.record import NamedTuple
 
@@ -27,12 +28,14 @@ class Flag(NamedTuple):
         return self.name.removeprefix("--").replace("-", "_")
 
 
+ENGINES: Final = f"{', '.join(names())} ({names()[0]}; for a GGUF file or ollama:NAME, its own)"
+VERSIONS: Final = "the engine's version (the newest known)"
 # What to plan. With a model and an engine's own flags these are all the words of a plan.
 PLAN_FLAGS: Final = (
     Flag("--gpu", "SPEC", '"H100", "2xRTX 4090", "1xRTX 4090,1xRTX 3090", "4x79.2GiB", "local"'),
-    Flag("--engine", "NAME", "the engine (vllm)"),
-    Flag("--engine-version", "V", "its version, the newest known when left out"),
-    Flag("--weight-format", "F", "as if stored in another format: fp8, int8, awq, gptq, nvfp4, mxfp4, q4_k_m ..."),
+    Flag("--engine", "NAME", ENGINES),
+    Flag("--engine-version", "V", VERSIONS),
+    Flag("--weight-format", "F", "plan the model as if stored so: fp8, int8, awq, gptq, nvfp4, mxfp4, q4_k_m ..."),
     Flag(
         "--load",
         "N@PROMPT+OUTPUT",
@@ -42,7 +45,7 @@ PLAN_FLAGS: Final = (
     Flag(
         "--measured",
         "KIND=SIZE",
-        "replaces an estimate by a given value: activations=3GB; kinds as in the table of a plan",
+        "what you measured, in place of an estimate: activations=3GB; kinds as in a plan's table",
         many=True,
     ),
 )
