@@ -119,7 +119,8 @@ class KvCache(NamedTuple):
 
     available: bytes per device (of the tightest rank). unit: what the engine counts, of unit_tokens tokens and
     bytes_per_unit bytes; units: how many there are. tokens: what the engine prints as KV cache size; max_concurrency:
-    full-length requests at once, as printed. bytes_per_token: None where it is not a constant. error: the engine's own
+    full-length requests at once, as printed. bytes_per_token: on the tightest rank, of cells over all devices; None
+    where it is not a constant. error: the engine's own
     words when one request does not fit; suggested_context_length: what it then suggests.
     """
 
@@ -137,6 +138,11 @@ class KvCache(NamedTuple):
     error: str | None = None
     suggested_context_length: int | None = None
     unit: CacheUnit = "blocks"
+
+    @property
+    def shared_out(self) -> bool:
+        """Whether each device keeps the cells of its own layers, and a token so takes a part of its bytes on each."""
+        return self.unit == "cells"
 
     @property
     def request_bytes(self) -> int:
@@ -255,6 +261,10 @@ class Plan(NamedTuple):
     ranges: tuple[WorkingRange, ...] = ()
     handles: tuple[Handle, ...] = ()
     moved_bytes: int = 0
+
+    def bytes_of(self, kind: SegmentKind) -> int:
+        """Bytes of a kind on all devices."""
+        return sum(s.bytes for device in self.devices if (s := device.segment(kind)) is not None)
 
     @property
     def fits(self) -> bool | None:

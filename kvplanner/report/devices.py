@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final, Literal
 
-from kvplanner.engine.plan import DevicePlan, Plan
+from kvplanner.engine.plan import DevicePlan, KvCache, Plan
 from kvplanner.engine.segment import SegmentKind
 from kvplanner.estimate import Estimate
 from kvplanner.record import NamedTuple
@@ -170,3 +170,10 @@ def percent(part: int, whole: int) -> str:
     """A share: "31 %", "0.4 %"; too little to tell from nothing is "0 %"."""
     share = 100 * part / whole if whole else 0.0
     return f"{share:.1f} %" if 0.05 <= share < 0.95 else f"{share:.0f} %"
+
+
+def per_device(plan: Plan, cache: KvCache) -> str:
+    """Of what the bytes of a cache are that are told: " per GPU", " over all devices", "" where one has it all."""
+    if cache.shared_out:
+        return " over all devices" if sum(d.segment("kv_cache") is not None for d in plan.devices) > 1 else ""
+    return " per GPU" if sum(device.device.kind == "gpu" for device in plan.devices) > 1 else ""

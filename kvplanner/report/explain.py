@@ -11,6 +11,7 @@ from kvplanner.engine.segment import SegmentKind
 from kvplanner.estimate import BASIS_MEANING, Estimate, Input, show_value
 from kvplanner.record import NamedTuple
 from kvplanner.report import words
+from kvplanner.report.devices import per_device
 from kvplanner.report.facts import engine_title
 from kvplanner.report.questions import Answer, answers
 from kvplanner.report.segments import name_of, words_of
@@ -319,7 +320,8 @@ def _cache_notes(plan: Plan, device: DevicePlan, kind: SegmentKind | None, unit:
             f"{cache.max_concurrency:,.2f} requests of {cache.context_length:,} tokens at once"
         )
     if cache.bytes_per_token:
-        said.append(f"{cache.bytes_per_token:,.0f} bytes of KV cache per token on each GPU")
+        where = per_device(plan, cache) if cache.shared_out else " on each GPU"
+        said.append(f"{cache.bytes_per_token:,.0f} bytes of KV cache per token{where}")
     return tuple(said)
 
 

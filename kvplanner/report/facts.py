@@ -10,7 +10,7 @@ from kvplanner.engine.plan import DevicePlan, KvCache, Plan
 from kvplanner.engine.segment import SegmentKind
 from kvplanner.estimate import Estimate
 from kvplanner.record import NamedTuple
-from kvplanner.report.devices import Part, group_title, number, parts, percent, roles, short, span
+from kvplanner.report.devices import Part, group_title, number, parts, per_device, percent, roles, short, span
 from kvplanner.report.options import range_words
 from kvplanner.report.segments import name_of
 from kvplanner.report.sentences import of_replicas
@@ -182,12 +182,14 @@ def cache_facts(plan: Plan, unit: ByteUnit = "GiB") -> Iterator[tuple[str, str]]
         yield from _step_facts(plan)
         return
     available = _allocated(plan, cache)
-    per = " per GPU" if len(plan.devices) > 1 else ""
+    per, whole = per_device(plan, cache), plan.bytes_of("kv_cache")
+    shared = cache.shared_out and bool(per)
     band = span(available, unit)
     yield (
         "KV cache",
         (
-            f"{format_bytes(available.value, unit)}{per}"
+            (f"{format_bytes(whole, unit)}{per}; at most " if shared else "")
+            + f"{format_bytes(available.value, unit)}{' on one' if shared else per}"
             + (f" ({band})" if band else "")
             + f" = {_units(cache)},"
             + f" {format_count(cache.bytes_per_unit)} bytes"

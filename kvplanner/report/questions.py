@@ -155,13 +155,16 @@ def _naive(case: _Case) -> Answer | None:
     left = case.device.total_bytes - weights
     if left <= 0:
         return None
-    guess = int(left / kv.bytes_per_token)
+    each = case.device.bytes_per_unit if kv.shared_out else kv.bytes_per_token
+    if not each:
+        return None
+    guess = int(left / each)
     over = guess / kv.tokens - 1
     if over < 0.02:
         return None
     gap = left - case.bytes_of("kv_cache")
     text = (
-        f"({case.size(case.device.total_bytes)} − {case.size(weights)}) ÷ {kv.bytes_per_token:,.0f} bytes = "
+        f"({case.size(case.device.total_bytes)} − {case.size(weights)}) ÷ {each:,.0f} bytes = "
         f"{guess:,} tokens, which overstates it by {100 * over:.0f} %. It forgets {case.size(gap)}: what lies outside "
         f"the budget, and inside it the runtime, buffers, activations and graphs."
     )

@@ -12,7 +12,7 @@ from kvplanner.engine.verdict import Bytes
 from kvplanner.estimate import Estimate
 from kvplanner.record import NamedTuple
 from kvplanner.report import words
-from kvplanner.report.devices import shortages, where
+from kvplanner.report.devices import per_device, shortages, where
 from kvplanner.report.sentences import (
     engine_message,
     failing_rule,
@@ -92,7 +92,10 @@ def _fitting(plan: Plan, unit: Unit) -> tuple[str, ...]:
     # The cache as the bars and the table have it: whole blocks, on the GPU with the least.
     segment = plan.devices[plan.tightest].segment("kv_cache")
     held = segment.estimate if segment else cache.available
-    said = [f"{_sized(held, unit)} of KV cache per GPU{', as given' if plan.cache_given else ''}"]
+    if cache.shared_out:
+        said = [f"{words.size(plan.bytes_of('kv_cache'), unit)} of KV cache{per_device(plan, cache)}"]
+    else:
+        said = [f"{_sized(held, unit)} of KV cache per GPU{', as given' if plan.cache_given else ''}"]
     per = " per replica" if plan.replicas > 1 else ""
     if not says_requests(plan):
         said.append(f"{_requests(cache)}{per}")
@@ -104,11 +107,12 @@ def _fitting(plan: Plan, unit: Unit) -> tuple[str, ...]:
         from kvplanner.report.loads import tokens_each
 
         need = plan.limits.bytes_per_user
+        gpus = sum(device.device.kind == "gpu" for device in plan.devices)
         users = ceil_div(load.users, plan.replicas)
         said.append(
             f"{counted(load.users, 'user', 'users')} of {tokens_each(load)} "
             f"{'takes' if load.users == 1 else 'take'} "
-            f"{words.size(need * users, unit)}{' per GPU' if len(plan.devices) * plan.replicas > 1 else ''}"
+            f"{words.size(need * users, unit)}{' per GPU' if gpus * plan.replicas > 1 else ''}"
         )
     return tuple(said)
 

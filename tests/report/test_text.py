@@ -325,3 +325,21 @@ def test_an_option_of_a_later_release_is_shown_as_it_was_set() -> None:
         {"kv_cache_memory_bytes": 1 << 30},
     )  # fmt: skip
     assert "1,073,741,824 (set)" in report.text(engine("vllm").plan(request))
+
+
+def test_the_bytes_of_a_cache_that_devices_share_out_are_of_all_of_them() -> None:
+    """A token's 327,680 bytes were said to be of each of three GPUs, which keep the cells of their own layers."""
+    request = PlanRequest(
+        models.load("meta-llama/Llama-3.3-70B-Instruct"), gpus.machine("3xRTX 3090"), "llamacpp",
+        options={"ctx_size": 65_536},
+    )  # fmt: skip
+    plan = engine("llamacpp").plan(request)
+    told = dict(cache_facts(plan))
+    assert told["Tokens"] == "65,536 tokens, 327,680 bytes each over all devices"
+    assert told["KV cache"].startswith(
+        "20.00 GiB over all devices; at most 6.75 GiB on one = 65,536 cells, 110,592 bytes"
+    )
+    assert verdict(plan, "GiB").details[0] == "20.00 GiB of KV cache over all devices"
+    alone = engine("llamacpp").plan(request._replace(machine=gpus.machine("H100")))
+    assert dict(cache_facts(alone))["Tokens"] == "65,536 tokens, 327,680 bytes each"
+    assert verdict(alone, "GiB").details[0] == "20.00 GiB of KV cache"
