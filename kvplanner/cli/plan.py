@@ -49,44 +49,24 @@ def parser() -> Parser:
     made = Parser("plan", "Whether a model fits on given GPUs, and what it serves.", _EXAMPLES, _USAGE)
     add_plan_words(made)
     add = made.add_argument_group("what to print or write").add_argument
-    add(
-        "--explain",
-        nargs="?",
-        const="",
-        metavar="KIND",
-        help="the arithmetic of each number, or of some: weights, activations, kv_cache ...",
-    )
+    numbers = "the arithmetic of each number, or of some: weights, activations, kv_cache ..."
+    add("--explain", nargs="?", const="", metavar="KIND", help=numbers)
     add("--unit", type=_unit, choices=("GiB", "GB"), default="GiB", help="of every size (GiB)")
     add("--json", action="store_true", help="the plan as JSON, schema kvplanner.plan/1")
     add("--save", default="", metavar="FILE", help="also write what was asked as a plan file (.kvplan.json)")
-    add(
-        "--online",
-        action="store_true",
-        help="may ask the Hub for a model that a plan file names",
-    )
-    add(
-        "--solve",
-        choices=ASKED,
-        help="how far it goes: longest context, most users of the --load, smallest utilisation, ...",
-    )
-    add(
-        "--mix",
-        default="",
-        metavar="MIX",
-        help="kinds of requests, 70%%:1500+500,30%%:8k+1k: the most users of them, or those of the --load",
-    )
-    add(
-        "--remedies",
-        action="store_true",
-        help="list what to change, also for a plan that fits: to serve more, or with less",
-    )
+    add("--online", action="store_true", help="may ask the Hub for a model that a plan file names")
+    far = "how far it goes: longest context, most users of the --load, smallest utilisation, ..."
+    add("--solve", choices=ASKED, help=far)
+    kinds = "kinds of requests, 70%%:1500+500,30%%:8k+1k: the most users of them, or those of the --load"
+    add("--mix", default="", metavar="MIX", help=kinds)
+    ways = "list what to change, also for a plan that fits: to serve more, or with less"
+    add("--remedies", action="store_true", help=ways)
     add("--markdown", action="store_true", help="the report as Markdown")
     add("--cross-check", action="store_true", help="also ask llama.cpp's own program on this machine (30 s at most)")
     add("--launch", choices=LAUNCHED, help="instead of the report, the command or file that starts it so")
-    add(
-        "--nodes", type=int, default=1, metavar="N", help="so many machines, each with --gpu: pipeline stages over them"
-    )
-    return made  # fmt: skip
+    machines = "so many machines, each with --gpu: pipeline stages over them"
+    add("--nodes", type=int, default=1, metavar="N", help=machines)
+    return made
 
 
 def words_from(argv: Sequence[str]) -> tuple[Namespace, PlanWords]:

@@ -63,7 +63,8 @@ def _parts(remedy: Remedy) -> list[str]:
     for change in remedy.changes:
         option = options.get(change.option)
         label = option_label(option) if option else ""
-        words.append(_changed(remedy, change, label))
+        own = option is not None and option.role == "device_shares" and change.value is None
+        words.append(f"{label} by free memory" if own else _changed(remedy, change, label))
     return [text for text in words if text]
 
 

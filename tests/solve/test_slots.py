@@ -10,6 +10,7 @@ from kvplanner.catalog import gpus, models
 from kvplanner.engine.option import OptionValue
 from kvplanner.engine.registry import engine
 from kvplanner.engine.request import Load, PlanRequest
+from kvplanner.report.remedies import title
 from kvplanner.report.solved import asides
 from kvplanner.solve.remedies import Remedy, remedies
 from kvplanner.solve.solver import Solved
@@ -67,3 +68,17 @@ def test_the_most_users_say_what_they_take_of_the_host() -> None:
     (told,) = asides(plan, Solved("users", 64, 64, "load", (), changed, there))
     assert told.startswith("weights move to the host")
     assert asides(there, Solved("users", 64, 64, "load", (), changed, there)) == []
+
+
+def test_a_split_that_fills_one_gpu_is_given_up_first() -> None:
+    """Layers moved by hand overfill the middle one of three: half of the context was offered, or a coarser cache."""
+    request = PlanRequest(
+        models.load("meta-llama/Llama-3.3-70B-Instruct"), gpus.machine("3xRTX 3090"), "llamacpp", None,
+        {"tensor_split": "16,38,27", "n_gpu_layers": "81", "ctx_size": 65_536}, None,
+    )  # fmt: skip
+    plan = engine("llamacpp").plan(request)
+    assert plan.fits is False
+    first = remedies(request, plan)[0]
+    assert (first.names, first.weight, first.sure) == (("split",), 0, True)
+    assert "tensor_split" not in first.request.options
+    assert title(first) == "Split by free memory"

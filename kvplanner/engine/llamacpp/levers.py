@@ -31,8 +31,10 @@ def levers(seen: Seen) -> tuple[Lever, ...]:
     stands = _as_placed(seen, "n_gpu_layers")
     if stands:
         return tuple(_in_place(seen, stands))
-    found = (_flash_attention(seen), _cache_types(seen), _experts_on_host(seen), _layers_on_host(seen),
-             whole_on_gpus(seen, _quantised(seen)))  # fmt: skip
+    found = (
+        _flash_attention(seen), _own_split(seen), _cache_types(seen), _experts_on_host(seen), _layers_on_host(seen),
+        whole_on_gpus(seen, _quantised(seen)),
+    )  # fmt: skip
     return (*by_role(seen), *(lever for levers in (*found, slots(seen, each_own=False)) for lever in levers))
 
 
@@ -135,6 +137,13 @@ def whole_on_gpus(seen: Seen, cache_types: Sequence[Step]) -> Iterator[Lever]:
     cost = "keys and values in {value}: answers change a little"
     small = tuple(step for step, part in zip(cache_types, _QUANTISED, strict=False) if held * part <= room)
     yield Lever("kv_dtype_on_gpus", small, cost, "quality", ("faster",))
+
+
+def _own_split(seen: Seen) -> Iterator[Lever]:
+    """Without shares that were set, as by hand, --fit or the memory that is free decides."""
+    gpus = sum(device.device.kind == "gpu" for device in seen.plan.devices)
+    if seen.short is not None and gpus > 1 and seen.request.options.get("tensor_split"):
+        yield Lever("split", ({"tensor_split": None},), "each GPU takes layers by its free memory", "nothing")
 
 
 def _flash_attention(seen: Seen) -> Iterator[Lever]:

@@ -162,6 +162,9 @@ COMMANDS: Final = (
     Command("View", "setup_panel", "Setu&p", lambda c: c.view.setup_panel, ("Ctrl+B",), checkable=True),
     Command("View", "show_explain", "&Explain", lambda c: c.view.show_explain, ("Ctrl+3",)),
     Command("View", "show_startup", "St&art-up", lambda c: c.view.show_startup, ("Ctrl+4",)),
+    Command("View", "show_log", "L&og", lambda c: c.view.show_log, ("Ctrl+5",)),
+    Command("View", "show_ways", "&Ways", lambda c: c.view.show_ways, ("Ctrl+6",)),
+    Command("View", "show_fits", "What F&its", lambda c: c.view.show_fits, ("Ctrl+7",)),
     Command("View", "show_compare", "&Compare", lambda c: c.view.show_compare, ("Ctrl+8",)),
     Command("View", "show_launch", "Launc&h", lambda c: c.view.show_launch, ("Ctrl+9",)),
     Command(

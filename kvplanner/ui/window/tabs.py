@@ -76,6 +76,8 @@ def _log(parent: QWidget) -> Page:
 EXPLAIN: Final = "explain"
 STARTUP: Final = "startup"
 LOG: Final = "log"
+WAYS: Final = "ways"
+FITS: Final = "fits"
 COMPARE: Final = "compare"
 LAUNCH: Final = "launch"
 TABS: Final = (Tab(EXPLAIN, "Explain", _explain), Tab(STARTUP, "Start-up", _startup), Tab(LOG, "Log", _log))

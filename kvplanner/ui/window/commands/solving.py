@@ -12,7 +12,7 @@ from kvplanner.ui.remedies.finder import RemedyFinder
 from kvplanner.ui.verdict.offer import Offer
 from kvplanner.ui.window.centre import LOW
 from kvplanner.ui.window.commands.limits import Limits
-from kvplanner.ui.window.tabs import Page, Tab
+from kvplanner.ui.window.tabs import FITS, WAYS, Page, Tab
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from kvplanner.solve.remedies import Remedy
     from kvplanner.ui.window.window import MainWindow
 
-WAYS: Final = "ways"
-FITS: Final = "fits"
 MOST: Final = 3
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from PySide6 import QtCore, QtGui, QtWidgets
 
 from kvplanner.app import settings as s
-from kvplanner.ui.window.tabs import COMPARE, EXPLAIN, LAUNCH, STARTUP
+from kvplanner.ui.window.tabs import COMPARE, EXPLAIN, FITS, LAUNCH, LOG, STARTUP, WAYS
 
 if TYPE_CHECKING:
     from kvplanner.ui.window.centre import Centre
@@ -100,6 +100,18 @@ class View(QtCore.QObject):
     def show_startup(self) -> None:
         """Show memory over start-up."""
         self._show_tab(STARTUP)
+
+    def show_log(self) -> None:
+        """Show what a start-up log says."""
+        self._show_tab(LOG)
+
+    def show_ways(self) -> None:
+        """Show what to change."""
+        self._show_tab(WAYS)
+
+    def show_fits(self) -> None:
+        """Show what else would run here, and where this would."""
+        self._show_tab(FITS)
 
     def show_compare(self) -> None:
         """Show plans side by side."""
