@@ -82,11 +82,19 @@ def split_flags(argv: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
     """Our own words, and the engine's: after "--", or from where a command line such as "vllm serve" begins."""
     words = list(argv)
     start = _launch_start(words)
+    if start is not None and _is_ours(words[start : start + 2]):  # a whole command in quotes, then ours
+        ours, more = split_flags(words[start + 1 :])
+        return [*words[:start], *ours], (words[start], *more)
     if "--" not in words or (start is not None and start < words.index("--")):
         return (words, ()) if start is None else (words[:start], tuple(words[start:]))
     end = words.index("--")
     rest = words[end + 1 :]
     return words[:end], tuple(rest[1:] if rest[:1] == ["--"] else rest)
+
+
+def _is_ours(words: Sequence[str]) -> bool:
+    """Whether a word of several, which quotes hold together, is followed by a flag of ours."""
+    return len(words) > 1 and any(c.isspace() for c in words[0]) and words[1].partition("=")[0] in OURS
 
 
 def _starts_a_server(words: Sequence[str]) -> bool:

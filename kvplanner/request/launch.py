@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import PurePath
@@ -14,7 +15,7 @@ from kvplanner.engine.signature import Signature, base_name, command_end, signat
 from kvplanner.errors import BadInput
 from kvplanner.gpu.spec import Device, Machine
 from kvplanner.record import NamedTuple
-from kvplanner.request.pasted import read
+from kvplanner.request.pasted import has_launcher, read
 
 _WHERE: Final = "after --"
 _PYTHON: Final = r"(?:.*/)?python[\d.]*"
@@ -68,6 +69,8 @@ def take_apart(words: Sequence[str]) -> Launch:
     """
     kind = weight_format = release = ""
     count = 1
+    if len(words) > 1 and has_launcher(words[0]):  # more of a command that is held together by quotes
+        words = (f"{words[0]} {shlex.join(words[1:])}",)
     if len(words) == 1 and _SEVERAL.search(words[0]):
         text = read(words[0])
         words, kind, weight_format, count = text.words, text.kind, text.weight_format, len(text.servers)

@@ -283,10 +283,11 @@ def _is_environment(text: str) -> bool:
     """Whether every line that says something is an assignment."""
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
     found = [_SETTING.fullmatch(line) for line in lines]
-    return bool(lines) and all(match and not _has_launcher(match[2]) for match in found)
+    return bool(lines) and all(match and not has_launcher(match[2]) for match in found)
 
 
-def _has_launcher(text: str) -> bool:
+def has_launcher(text: str) -> bool:
+    """Whether a text of several words starts as a command line that serves."""
     return any(c.isspace() for c in text) and start_of(text.split()) is not None
 
 

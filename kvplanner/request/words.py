@@ -248,7 +248,9 @@ def _refuse_ours(words: Sequence[str], options: Sequence[Option]) -> None:
     flags = (word.partition("=")[0] for word in words)
     for flag in flags:
         if flag in OURS and not any(flag in option.flags for option in options):
-            raise BadInput("is kvplanner's flag, not the engine's", flag, f"Write it before --: plan {flag} ... -- ...")
+            raise BadInput(
+                "is kvplanner's flag, not the engine's", flag, f"Write it before the command: plan {flag} ... COMMAND"
+            )
 
 
 class _Command(NamedTuple):
