@@ -95,9 +95,11 @@ def _shares(seen: Seen, share: float, steps: tuple[int, ...]) -> tuple[Step, ...
 
 
 def _budget_share(seen: Seen) -> Iterator[Lever]:
-    if "budget_share" not in seen.by_role:
+    rule = seen.rule
+    of_weights = rule is not None and rule.against == "card" and rule.early  # no share makes a card larger
+    if "budget_share" not in seen.by_role or of_weights or (rule is None and seen.short is not None):
         return
-    device, rule = seen.plan.devices[seen.plan.tightest], seen.rule
+    device = seen.plan.devices[seen.plan.tightest]
     now = device.budget_share
     if now is None or not device.cuda_total_bytes:
         return

@@ -117,10 +117,11 @@ _ROWS: Final[tuple[_Row, ...]] = (
 
 def _offload(seen: Seen) -> Iterator[Lever]:
     """A part of the weights in host memory, read again over the bus in every step (--cpu-offload-gb)."""
-    device = seen.plan.devices[seen.plan.tightest]
-    weights = device.segment("weights")
     budget = _against(seen) in ("budget", "request")
-    if "cpu_offload_gb" not in seen.options or weights is None or not (_early(seen) or budget):
+    if "cpu_offload_gb" not in seen.options or not (_early(seen) or budget):
+        return
+    weights = seen.plan.devices[seen.plan.tightest].segment("weights")
+    if weights is None:
         return
     least = math.ceil(seen.lacks / GIB) + float(seen.request.options.get("cpu_offload_gb") or 0)
     most = math.floor(0.9 * (weights.bytes / GIB + float(seen.request.options.get("cpu_offload_gb") or 0)))
@@ -133,8 +134,10 @@ def _offload(seen: Seen) -> Iterator[Lever]:
 def _layer_partition(seen: Seen) -> Iterator[Lever]:
     """Layers of the pipeline stages by the memory of their GPUs, where those differ (VLLM_PP_LAYER_PARTITION)."""
     tp, pp, option = seen.count("tensor_parallel"), seen.count("pipeline_parallel"), "pp_layer_partition"
+    if pp < 2 or option not in seen.options or seen.short is None:
+        return
     devices = seen.plan.devices[: tp * pp]
-    if pp < 2 or len(devices) < tp * pp or option not in seen.options or seen.short is None:
+    if len(devices) < tp * pp:
         return
     rooms = [min(d.cuda_total_bytes for d in devices[stage * tp : (stage + 1) * tp]) for stage in range(pp)]
     layers = seen.request.model.spec.num_layers

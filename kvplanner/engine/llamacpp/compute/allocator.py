@@ -68,7 +68,11 @@ class Pool:
                     del offsets[index]
                     del sizes[index]
                 return
-        at = next((index for index, start in enumerate(offsets) if start >= offset), len(offsets))
+        at = 0
+        for start in offsets:
+            if start >= offset:
+                break
+            at += 1
         offsets.insert(at, offset)
         sizes.insert(at, size)
 

@@ -132,7 +132,19 @@ def _moving(settings: Settings, gpu: Gpu, stage: int) -> Key:
     return Key(*kept, settings.lora, gpu, stage)
 
 
-@by_identity(32, moving)
+def standing(_: Model, settings: Settings, gpu: Gpu, stage: int) -> Key:
+    """What of that the tensors themselves depend on: not how many of their bytes are kept on the host."""
+    return _standing(settings, gpu, stage)
+
+
+@of_last
+def _standing(settings: Settings, gpu: Gpu, stage: int) -> Key:
+    if not settings.model.cpu_offload_bytes:
+        return _moving(settings, gpu, stage)
+    return _moving(settings._replace(model=settings.model._replace(cpu_offload_bytes=0)), gpu, stage)
+
+
+@by_identity(32, standing)
 def rank_tensors(model: Model, settings: Settings, gpu: Gpu, stage: int) -> tuple[RankTensors, ...]:
     """Every group of tensors that a rank of a stage holds, once for each distinct layer body."""
     return tuple(_each_tensor(model, settings, gpu, stage))
@@ -266,7 +278,7 @@ def _changes(model: Model, settings: Settings) -> bool:
     return any(weights_format.effective(g, model.spec, settings) is not g.format for g in groups)
 
 
-@by_identity(64, moving)
+@by_identity(64, standing)
 def loading_peak(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Estimate:
     """Bytes beyond `rank_weights` that loading holds for a moment: repacking one layer's largest tensor.
 
