@@ -181,11 +181,13 @@ class Graph:
 
     def _again(self, order: Sequence[Placed], repeats: Sequence[Repeat]) -> list[Again]:
         """Where the periods stand in the order."""
-        place = {placed[0]: at for at, placed in enumerate(order)}
+        nodes, marks = self._nodes, self._marks
+        firsts = [[nodes[marks[one.first + of * one.period]][0] for of in range(4)] for one in repeats]
+        wanted = {tensor for of in firsts for tensor in of}
+        place = {placed[0]: at for at, placed in enumerate(order) if placed[0] in wanted}
         found = []
-        for repeat in repeats:
-            marks = (self._nodes[self._marks[repeat.first + of * repeat.period]][0] for of in range(4))
-            one, two, three, end = (place[tensor] for tensor in marks)
+        for repeat, of in zip(repeats, firsts, strict=True):
+            one, two, three, end = (place[tensor] for tensor in of)
             found.append(Again((one, two, three, end), repeat.times, *self._resized(repeat)))
         return found
 
@@ -210,9 +212,10 @@ class Graph:
         """Leaves lie where they are read first."""
         backend, left = self._backend, set(self._leaves)
         for tensor, sources, _, _ in self._nodes:
-            for source in left.intersection(sources):
-                backend[source] = backend[tensor]
-                left.remove(source)
+            for source in sources:
+                if source in left:
+                    backend[source] = backend[tensor]
+                    left.remove(source)
 
     def _assign(self) -> None:
         """Backends of operations that nothing binds: those of their neighbours, GPUs before the host."""

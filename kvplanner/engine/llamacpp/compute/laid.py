@@ -251,7 +251,7 @@ def _done(order: Sequence[Placed], count: int, kept: set[int], there: set[int]) 
             left[source] += 1
     found: list[_Done] = []
     for tensor, sources, own, stored in order:
-        mine = tuple(s for s in own if left[s] == 1 and s not in kept) if own else own
+        mine = tuple([s for s in own if left[s] == 1 and s not in kept]) if own else own
         last: tuple[int, ...] = ()
         for source in sources:
             more = left[source] - 1
