@@ -45,7 +45,7 @@ def test_a_screen_reader_finds_every_control_named_and_in_order(
     opens = [sys.executable, "-c", "from kvplanner.ui import run; run([])"]
     done = subprocess.run(
         ["dbus-run-session", "--", PYTHON, str(WALK), "Llama", str(TABS), *opens],
-        env=environment, capture_output=True, text=True, timeout=LONG_S, check=False,
+        env=environment, capture_output=True, text=True, timeout=3 * LONG_S, check=False,
     )  # fmt: skip
     told = [line for line in done.stdout.splitlines() if line.startswith('{"rows"')]
     if not told and "could not load the Qt platform plugin" in done.stderr.lower():
