@@ -82,3 +82,15 @@ def test_a_split_that_fills_one_gpu_is_given_up_first() -> None:
     assert (first.names, first.weight, first.sure) == (("split",), 0, True)
     assert "tensor_split" not in first.request.options
     assert title(first) == "Split by free memory"
+
+
+def test_slots_share_cells_that_hold_more_requests_than_there_are_slots() -> None:
+    """Four slots of 131,072 shared cells serve four of sixteen; slots of their own would have 4,096 cells each."""
+    model, machine = models.load("google/gemma-3-27b-it"), gpus.machine("RTX 5090")
+    request = PlanRequest(model, machine, "llamacpp", None, {}, Load(16, 8000, 1000))
+    plan = engine("llamacpp").plan(request)
+    assert (plan.limits.serves_users, plan.limits.users_by_memory) == (4, 14)
+    first = remedies(request, plan)[0]
+    assert first.request.options == {"parallel": 14, "kv_unified": True}
+    assert first.plan.limits.sure_serves_users == 12
+    assert first.weight == 0

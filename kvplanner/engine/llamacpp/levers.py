@@ -22,6 +22,7 @@ _QUANTISED: Final = (8.5 / 16, 4.5 / 16)  # what q8_0 and q4_0 take of a 16-bit 
 _LEAST_CONTEXT: Final = 2048
 _SMALL_STEPS: Final = (256, 128)  # of a micro-batch, where the compute buffer does not fit
 _SLOTS_LIMIT: Final = ("max_requests", "kv_cache")
+_SHARED: Final = "the slots share one cache: what one request takes the others lack"
 _ROOM: Final = "the GPUs' free memory is taken"
 _SHORTER: Final = "requests may hardly be longer than those of the load"
 
@@ -85,13 +86,18 @@ def _in_place(seen: Seen, stands: Step) -> Iterator[Lever]:
 def slots(seen: Seen, *, each_own: bool) -> Iterator[Lever]:
     """As many slots as the GPUs surely have room for, where they serve more users of the load than are served now.
 
-    each_own: a context that is set is of each slot, not of all together. Slots that keep the context they have first,
-    then those of just the load's longest request.
+    each_own: a context that is set is of each slot, not of all together. Slots that share the cells at hand first, then
+    those that keep the context they have, then those of just the load's longest request.
     """
     limits, load, cache = seen.plan.limits, seen.request.load, seen.plan.kv_cache
     if seen.short is not None or load is None or cache is None or limits.limited_by not in _SLOTS_LIMIT:
         return
     served, context = limits.sure_serves_users or 0, seen.by_role["context"].name
+    sharing = min(limits.users_by_memory or 0, seen.users)
+    if "kv_unified" in seen.options and sharing > served:
+        yield Lever(
+            "slots", ({**seen.step("max_requests", sharing), "kv_unified": True},), _SHARED, "nothing", ("more",)
+        )
     request = round_up(load.tokens_per_user, _CELLS)
     room = _cells_with_room(seen, cache)
     whole = cache.context_length if each_own else 0
