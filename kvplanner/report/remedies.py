@@ -19,6 +19,7 @@ from kvplanner.units import ByteUnit, counted, format_bytes, format_count, round
 
 _INDENT: Final = "     "
 _IN_GIB: Final = " (GiB)"
+_LONG: Final = 40
 
 
 def title(remedy: Remedy) -> str:
@@ -84,6 +85,8 @@ def _changed(remedy: Remedy, change: Change, label: str) -> str:
         return f"{label} {format_bytes(int(value))}"
     if label.endswith(_IN_GIB):
         return f"{label.removesuffix(_IN_GIB)} {value:g} GiB"
+    if isinstance(value, str) and len(value) > _LONG:
+        return f"{label} as placed"  # what the engine placed by itself, written out: the flags have it
     return f"{label} {format_count(value) if isinstance(value, int) else value}"
 
 

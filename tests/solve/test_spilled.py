@@ -8,6 +8,7 @@ from kvplanner.catalog import gpus, models
 from kvplanner.engine.option import OptionValue
 from kvplanner.engine.registry import engine
 from kvplanner.engine.request import Load, PlanRequest
+from kvplanner.report.remedies import flags_of, title
 from kvplanner.solve.others import others
 from kvplanner.solve.remedies import Remedy, remedies
 from tests.solve.wide import wrong
@@ -66,3 +67,11 @@ def test_layers_beside_a_context_that_was_shortened_keep_it() -> None:
     changes = {change.option: change.value for change in way.changes}
     assert 100_000 < int(changes["ctx_size"] or 0) < 131_072
     assert int(changes["n_gpu_layers"] or 0) >= 28
+
+
+def test_a_placement_that_is_written_out_is_named_and_not_spelled() -> None:
+    """The flags to copy have all of it."""
+    way = next(way for way in _ways(_CASES[3]) if way.names == ("context",))
+    assert title(way) == "Context length 26,112, GPU layers 49, tensor overrides as placed"
+    assert "--override-tensor" in flags_of(way)
+    assert "=CPU" in flags_of(way)
