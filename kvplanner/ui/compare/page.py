@@ -12,7 +12,6 @@ from PySide6.QtWidgets import (
     QComboBox,
     QHBoxLayout,
     QHeaderView,
-    QStackedWidget,
     QToolButton,
     QVBoxLayout,
     QWidget,
@@ -25,6 +24,7 @@ from kvplanner.ui.theme.ink import set_pale, sized, tokens_of
 from kvplanner.ui.widgets import tables
 from kvplanner.ui.widgets.buttons import ShortButton
 from kvplanner.ui.widgets.labels import Elided, Wrapped
+from kvplanner.ui.widgets.pages import Pages
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,6 +64,8 @@ class Together(Protocol):
 class ComparePage(QWidget):
     """pin_wanted(): keep the edited plan. back_wanted(position): make a pinned plan the edited one.
 
+    height_changed(): another page of it is in front, which needs another height.
+
     make_sweep(parent), make_together(parent): their pages, made when they are first asked for.
     """
 
@@ -71,6 +73,7 @@ class ComparePage(QWidget):
     roomy = True
     pin_wanted = Signal()
     back_wanted = Signal(int)
+    height_changed = Signal()
 
     def __init__(
         self,
@@ -90,7 +93,7 @@ class ComparePage(QWidget):
         self._of_pins: list[QWidget] = []
         self._chipped: tuple[str, ...] = ()
         self.model = CompareModel(self)
-        self.pages = QStackedWidget(self)
+        self.pages = Pages(self)
         self.plans_button, self.sweep_button = self._switch("Plans"), self._switch("Sweep")
         self.together_button = self._switch("Together")
         self.plans_button.setChecked(True)
@@ -115,6 +118,7 @@ class ComparePage(QWidget):
         column.addLayout(top)
         column.addWidget(self.pages, 1)
         self.pages.addWidget(self._make_plans())
+        self.pages.currentChanged.connect(self.height_changed)
         self.plans_button.clicked.connect(partial(self.show_sweep, on=False))
         self.sweep_button.clicked.connect(partial(self.show_sweep, on=True))
         self.together_button.clicked.connect(self.show_together)

@@ -14,7 +14,6 @@ from PySide6.QtWidgets import (
     QLabel,
     QLineEdit,
     QPushButton,
-    QStackedWidget,
     QVBoxLayout,
     QWidget,
 )
@@ -27,6 +26,7 @@ from kvplanner.ui.compare.measure import MEASURES
 from kvplanner.ui.compare.plot import SweepPlot
 from kvplanner.ui.theme.ink import set_pale
 from kvplanner.ui.widgets.labels import Wrapped
+from kvplanner.ui.widgets.pages import Pages
 
 if TYPE_CHECKING:
     from kvplanner.app.document import Document
@@ -85,7 +85,7 @@ class SweepPage(QWidget):
         self.readout.setAccessibleName("The marked point")
         self.plot = SweepPlot(services.jobs, self)
         self.heat = HeatMap(self)
-        self.pages = QStackedWidget(self)
+        self.pages = Pages(self)
         self.pages.addWidget(self.plot)
         self.pages.addWidget(self.heat)
         lines = QVBoxLayout(self)

@@ -100,6 +100,15 @@ def test_the_bars_share_one_axis(page: ComparePage, window: MainWindow, qtbot: Q
     assert "KV cache" in bars._hint(bars._width(large) // 2 + 20, 10)
 
 
+def test_a_page_needs_no_room_of_one_that_was_looked_at_before(page: ComparePage) -> None:
+    page.show_together()
+    least = page.minimumSizeHint().height()
+    page.show_sweep(on=True)
+    assert page.minimumSizeHint().height() > least
+    page.show_together()
+    assert page.minimumSizeHint().height() == least
+
+
 def test_the_table_can_be_copied(page: ComparePage, window: MainWindow, qtbot: QtBot) -> None:
     from PySide6.QtGui import QGuiApplication
 

@@ -37,13 +37,22 @@ def drafts(window: MainWindow) -> str:
     return plan.request.draft.id if plan is not None and plan.request.draft is not None else ""
 
 
-def test_a_typed_draft_model_is_opened_and_shown(open_window: Callable[..., MainWindow], qtbot: QtBot) -> None:
+def test_a_typed_draft_model_is_opened_and_shown(
+    open_window: Callable[..., MainWindow], qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
+) -> None:
     window = open_window("Qwen3-8B", gpu="H100")
     before = window.document.plan
+    shown, show = list[str](), window.panel.model.show_draft
+
+    def seen(text: str) -> None:
+        shown.append(text)
+        show(text)
+
+    monkeypatch.setattr(window.panel.model, "show_draft", seen)  # it may be read before anyone looks
     name_draft(window, "Qwen3-0.6B")
     assert window.panel.model.draft.text() == ""
-    qtbot.waitUntil(lambda: "Reading the draft model" in window.panel.model.draft.text())
     qtbot.waitUntil(lambda: drafts(window) == "Qwen/Qwen3-0.6B")
+    assert any("Reading the draft model" in text for text in shown)
     assert window.panel.model.draft.text().startswith("Draft model: Qwen/Qwen3-0.6B · ")
     assert "GiB stored" in window.panel.model.draft.text()
     plan = window.document.plan
