@@ -255,12 +255,14 @@ def test_without_a_plan_no_room_is_kept_for_the_table(window: MainWindow, qtbot:
     _settled(window, qtbot, (1024, 640))
     window.centre.set_problem("the tensors of this model are not known", "Open the model's folder")
     window.view.show_startup()
-    qtbot.wait(150)
-    bars, tabs = window.centre._bars_card.geometry(), window.centre.below.tabs_card
-    beneath = window.centre._bars_card.parentWidget()
+    bars, tabs = window.centre._bars_card, window.centre.below.tabs_card
+    beneath = bars.parentWidget()
     assert beneath is not None
-    top = tabs.mapTo(beneath, tabs.rect().topLeft()).y()
-    assert top - bars.bottom() <= 12
+
+    def gap() -> int:
+        return tabs.mapTo(beneath, tabs.rect().topLeft()).y() - bars.geometry().bottom()
+
+    qtbot.waitUntil(lambda: gap() <= 12)
 
 
 def test_a_stale_plan_is_pale_until_the_next(window: MainWindow) -> None:
@@ -289,19 +291,16 @@ def test_the_startup_tab_follows_from_one_start_to_another(
     window.view.show_startup()
     startup = chart(window.centre)
     startup.setFocus()
-    qtbot.wait(50)
-    assert "while loading the weights" in startup.failure()
+    qtbot.waitUntil(lambda: "while loading the weights" in startup.failure())
     assert "load weights" in startup.readout()
     window.machines.choose("4xRTX 4090")
     window.document.flush()
-    qtbot.wait(150)
-    assert startup.failure() == ""
+    qtbot.waitUntil(lambda: startup.failure() == "")
     assert startup.readout().startswith("Highest: ")
     window.machines.choose("1xNVIDIA GeForce RTX 4090")
     window.document.set_option("gpu_memory_utilization", 1.0)
     window.document.flush()
-    qtbot.wait(150)
-    assert startup.failure().startswith("Fails at the free-memory check")
+    qtbot.waitUntil(lambda: startup.failure().startswith("Fails at the free-memory check"))
     assert startup.access_current() == 0
 
 
