@@ -36,7 +36,7 @@ COMMANDS: Final[dict[str, str]] = {
 _INTERRUPTED: Final = 130
 _GIVE_OUTPUT: Final = "Send it to a terminal, a pipe or a file with room"
 
-_USAGE: Final = """kvplanner plans the GPU memory of vLLM, SGLang, llama.cpp and Ollama before a server is started.
+_USAGE: Final = """kvplanner plans the GPU memory of {engines} before a server is started.
 
   kvplanner                          opens the window
   kvplanner plan MODEL --gpu 2xH100 [-- ENGINE FLAGS]
@@ -65,6 +65,14 @@ model and the arguments of kvplanner plan.
                         what to plan, as kvplanner plan --help tells; then the engine's flags after --, or its
                         whole command line: kvplanner gui --gpu H100 vllm serve MODEL ...
 """
+
+
+def _engines() -> str:
+    """Which there are, as a list in a sentence."""
+    from kvplanner.engine.registry import titles
+
+    *first, last = (title for _, title in titles())
+    return f"{', '.join(first)} and {last}"
 
 
 def run(argv: Sequence[str], pdf: PdfMaker | None = None) -> int:
@@ -116,7 +124,8 @@ def _run(argv: list[str], pdf: PdfMaker | None = None) -> int:
     if argv and argv[0] == "help" and argv[1:] and argv[1] in COMMANDS:
         argv = [argv[1], "--help"]
     if not argv or argv[0] in ("-h", "--help", "help"):
-        say(_USAGE.format(commands="\n".join(f"  kvplanner {c:<12} {text}" for c, text in COMMANDS.items())).rstrip())
+        commands = "\n".join(f"  kvplanner {c:<12} {text}" for c, text in COMMANDS.items())
+        say(_USAGE.format(commands=commands, engines=_engines()).rstrip())
         return 0
     if argv[0] in ("-V", "--version", "version"):
         import kvplanner
