@@ -9,7 +9,7 @@ from kvplanner.solve.fits import Fit
 from kvplanner.units import ByteUnit, format_bytes, format_parameters
 
 SCHEMA: Final = "kvplanner.fits/1"
-VERDICTS: Final = ("fits", "may fit", "cannot tell", "does not fit", "refused")
+VERDICTS: Final = ("fits", "may fit", "needs RAM", "cannot tell", "does not fit", "refused")
 HEADS: Final = ("model", "weights", "GPUs", "stored", "longest context", "users", "left", "verdict")
 ALIGN: Final = "<<<>>>><"
 
@@ -22,6 +22,8 @@ def verdict_of(fit: Fit) -> str:
         return "cannot tell"
     if not fit.fits:
         return "does not fit"
+    if fit.in_ram:
+        return "needs RAM"
     return "fits" if fit.sure else "may fit"
 
 
@@ -48,6 +50,7 @@ def row_to_json(fit: Fit) -> dict[str, object]:
         "headroom_bytes": fit.headroom_bytes,
         "fits": fit.fits,
         "sure": fit.sure,
+        "in_ram": fit.in_ram,
         "certainty": fit.certainty,
         "stage": fit.stage,
         "refused": fit.refused or None,

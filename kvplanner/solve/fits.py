@@ -33,8 +33,9 @@ class Fit(NamedTuple):
 
     weight_format: what its weights are stored in; what_if: it is not stored so, but asked for. gpus: words for --gpu;
     machine: what they name.
-    The limits and headroom (bytes on the device with the least) are None where it does not fit. refused: why there is
-    no plan, "" where there is one.
+    The limits and headroom (bytes on the device with the least) are None where it does not fit. in_ram: it runs, but
+    the engine or its driver keeps in RAM what the GPUs have no room for. refused: why there is no plan, "" where there
+    is one.
     """
 
     model: str
@@ -51,6 +52,7 @@ class Fit(NamedTuple):
     fits: bool | None = None
     sure: bool = False
     certainty: Certainty | None = None
+    in_ram: bool = False
     stage: str | None = None
     refused: str = ""
     what_if: bool = False
@@ -58,9 +60,9 @@ class Fit(NamedTuple):
     machine: str = ""
 
     @property
-    def order(self) -> tuple[bool, bool, bool]:
-        """Best first: what surely fits, what may, what cannot be told, what does not."""
-        return not self.sure, not self.fits, self.fits is False
+    def order(self) -> tuple[bool, bool, bool, bool]:
+        """Best first: what surely fits, what may, what needs RAM, what cannot be told, what does not."""
+        return self.in_ram or not self.fits, not self.fits, self.fits is False, not self.sure
 
 
 def row(request: PlanRequest, words: str, plan: Plan | None, refused: str = "") -> Fit:
@@ -94,6 +96,7 @@ def row(request: PlanRequest, words: str, plan: Plan | None, refused: str = "") 
         fits=plan.fits,
         sure=plan.sure,
         certainty=plan.verdict.certainty,
+        in_ram=bool(plan.fits and (plan.moved_bytes or plan.verdict.spilled)),
         stage=plan.stage,
     )
 

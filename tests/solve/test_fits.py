@@ -193,3 +193,14 @@ def test_every_field_is_documented() -> None:
     row = told.row_to_json(next(models_on(gpus.machine("H100"), ASK)))
     assert {*told.head(machine="H100"), "rows", *row} - {"schema"} <= named
     assert told.SCHEMA in page
+
+
+def test_what_runs_partly_in_ram_is_told_and_comes_after_what_fits_the_gpus() -> None:
+    some = [models.find(name) for name in ("Qwen3-8B", "Llama-3.1-70B-Instruct")]
+    rows = list(models_on(gpus.machine("RTX 4060 Ti 16GB"), Ask("llamacpp"), entries=some))
+    by_model = {fit.model.rpartition("/")[2]: fit for fit in rows}
+    small, large = by_model["Qwen3-8B"], by_model["Llama-3.1-70B-Instruct"]
+    assert [told.verdict_of(fit) for fit in (small, large)] == ["fits", "needs RAM"]
+    assert large.fits
+    assert sorted((large, small), key=lambda fit: fit.order) == [small, large]
+    assert told.row_to_json(large)["in_ram"] is True

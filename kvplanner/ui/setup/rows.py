@@ -20,7 +20,7 @@ ROW_ROLE: Final = Qt.ItemDataRole.UserRole
 MARK_ROLE: Final = Qt.ItemDataRole.UserRole + 1
 # A mark's sign, told apart by shape as by colour.
 SIGNS: Final[Mapping[str, str]] = {
-    "fits": "✓", "may fit": "~", "does not fit": "✗", "refused": "✗", "cannot tell": "?",
+    "fits": "✓", "may fit": "~", "needs RAM": "◐", "does not fit": "✗", "refused": "✗", "cannot tell": "?",
 }  # fmt: skip
 _STAR: Final = "★ "
 PAD: Final = 12
@@ -115,7 +115,8 @@ class RowsModel(QAbstractListModel):
 
 def _ink(mark: str, tokens: Tokens) -> str:
     """A mark's colour."""
-    return {"fits": tokens.success, "may fit": tokens.warning, "cannot tell": tokens.muted}.get(mark, tokens.danger)
+    warned = dict.fromkeys(("may fit", "needs RAM"), tokens.warning)
+    return {"fits": tokens.success, "cannot tell": tokens.muted, **warned}.get(mark, tokens.danger)
 
 
 class RowDelegate(QStyledItemDelegate):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,18 +16,17 @@ from kvplanner.gpu.names import short_name
 from kvplanner.report.fits import verdict_of
 from kvplanner.ui.fits.page import FitsPage
 from kvplanner.ui.window.window import MainWindow
+from tests.catalog.small import catalogue_of
 
 
 @pytest.fixture
-def page(window: MainWindow, monkeypatch: pytest.MonkeyPatch) -> FitsPage:
+def page(window: MainWindow) -> Iterator[FitsPage]:
     """The page, seen, of a catalogue of a few dozen models."""
-
-    some = models.search("qwen3 8b") + models.search("llama 70b")
-    monkeypatch.setattr(models, "index", lambda: some)
-    assert window.centre.below.show_tab("What fits") is not None
-    found = window.centre.below.page("fits")
-    assert isinstance(found, FitsPage)
-    return found
+    with catalogue_of(models.search("qwen3 8b") + models.search("llama 70b")):
+        assert window.centre.below.show_tab("What fits") is not None
+        found = window.centre.below.page("fits")
+        assert isinstance(found, FitsPage)
+        yield found
 
 
 def filled(page: FitsPage, qtbot: QtBot) -> None:

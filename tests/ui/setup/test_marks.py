@@ -16,19 +16,18 @@ from kvplanner.solve.fits import models_on, on_any_machine, planned
 from kvplanner.ui.setup.marks import FITTING
 from kvplanner.ui.setup.rows import MARK_ROLE
 from kvplanner.ui.window.window import MainWindow
+from tests.catalog.small import catalogue_of
 from tests.ui.window.kit import Keyboard
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def few(window: MainWindow, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[models.ModelEntry, ...]]:
+def few(window: MainWindow) -> Iterator[tuple[models.ModelEntry, ...]]:
     """A catalogue of one family, so that all of it is marked soon."""
     chosen = tuple(entry for entry in models.index() if entry.id.startswith("Qwen/Qwen3-"))
-    monkeypatch.setattr(models, "index", lambda: chosen)
-    models._haystacks.cache_clear()
-    yield chosen
-    models._haystacks.cache_clear()
+    with catalogue_of(chosen):
+        yield chosen
 
 
 @pytest.mark.usefixtures("few")
