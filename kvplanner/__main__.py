@@ -12,16 +12,17 @@ from pathlib import Path
 from types import TracebackType
 
 _INTERRUPTED = 130
+_HELPER = "--multiprocessing-fork"  # what multiprocessing starts a packaged program with
 _OPENABLE = (".kvplan.json", ".gguf", ".safetensors", ".json", ".log", ".txt")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The entry point `kvplanner`; returns the exit status."""
-    if getattr(sys, "frozen", False):
+    if getattr(sys, "frozen", False) and _HELPER in sys.argv:
         # A packaged helper process starts here again and must not open another application.
-        from multiprocessing import freeze_support
+        from multiprocessing import spawn
 
-        freeze_support()
+        spawn.freeze_support()
     sys.excepthook = _crash
     try:
         return _run(list(sys.argv[1:] if argv is None else argv))

@@ -8,21 +8,22 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Final
 
-_NAMES: Final = ("PySide6.QtOpenGL", "PySide6.QtOpenGLWidgets")
+_NAMES = ("PySide6.QtOpenGL", "PySide6.QtOpenGLWidgets")
 
 
-class _StandIns(MetaPathFinder, Loader):
-    """Finds the two modules, and makes them."""
+class _StandIns:
+    """Finds the two modules, and makes them. Of no class of importlib.abc: that reads a dozen modules at each start."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        return ModuleSpec(fullname, self) if fullname in _NAMES else None
+        return ModuleSpec(fullname, self) if fullname in _NAMES else None  # type: ignore[arg-type]  # it does what one does
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return None
 
     def exec_module(self, module: ModuleType) -> None:
         if module.__name__.endswith("Widgets"):

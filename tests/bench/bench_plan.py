@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 from tests.bench import Row, cpu_ms, process_cpu_ms
 
 KVPLANNER = (sys.executable, "-m", "kvplanner")
+PACKAGED = Path(__file__).resolve().parents[2] / "dist" / "kvplanner" / "kvplanner"
 MODEL, LARGE = "meta-llama/Llama-3.1-8B-Instruct", "meta-llama/Llama-3.1-70B-Instruct"
 
 
@@ -24,7 +26,12 @@ def _processes() -> list[Row]:
         ("kvplanner gpus", ("gpus",), None),
         ("kvplanner --version", ("--version",), None),
     )
-    return [Row(name, process_cpu_ms([*KVPLANNER, *words]), floor, budget) for name, words, budget in commands]
+    rows = [Row(name, process_cpu_ms([*KVPLANNER, *words]), floor, budget) for name, words, budget in commands]
+    if not PACKAGED.exists():  # python3 packaging/dev.py build makes it
+        return rows
+    words = ("plan", MODEL, "--gpu", "H100")
+    source, packaged = process_cpu_ms([*KVPLANNER, *words]), process_cpu_ms([str(PACKAGED), *words])
+    return [*rows, Row("the packaged application's plan, against that from source", packaged, source, budget_ratio=1.3)]
 
 
 def _planning() -> list[Row]:

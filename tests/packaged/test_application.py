@@ -71,6 +71,14 @@ def test_the_terminal_twin_plans(app: Path) -> None:
     assert run(app / "kvplanner", "plan", "no such model", "--gpu", "H100").returncode == 2
 
 
+def test_a_plan_reads_nothing_of_the_window(app: Path) -> None:
+    """What glibc says it loaded: Qt at each start doubled the time of a plan."""
+    ran = run(app / "kvplanner", "plan", MODEL, "--gpu", "H100", env={"LD_DEBUG": "files"})
+    assert ran.returncode == 0
+    assert "libpython3" in ran.stderr
+    assert not [name for name in ("libQt6", "shiboken", "_socket", "_pickle") if name in ran.stderr]
+
+
 def test_the_terminal_twin_knows_its_catalogues(app: Path) -> None:
     assert len(json.loads(run(app / "kvplanner", "gpus", "--json").stdout)["gpus"]) >= 160
     assert json.loads(run(app / "kvplanner", "models", "--json").stdout)["models"]
