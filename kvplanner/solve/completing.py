@@ -192,16 +192,19 @@ class Completing(Tries):
     def lengthened(self, remedy: Remedy) -> Remedy:
         """A remedy with a shorter context, that context as long as its own plan surely allows."""
         option = role_option(self.engine, self.request.version, "context") if "context" in remedy.names else None
+        now = remedy.request.options.get(option.name) if option is not None else None
         cache = remedy.plan.kv_cache
-        if option is None or cache is None or not (longest := remedy.plan.limits.sure_max_context_length):
+        if option is None or not isinstance(now, int) or cache is None:
+            return remedy
+        if not (longest := remedy.plan.limits.sure_max_context_length):  # last: it takes long to find
             return remedy
         before = self.plan.options.get(option.name)
         most = min(longest, int(before.value)) if before is not None and isinstance(before.value, int) else longest
-        if most <= cache.context_length:
+        if most <= max(now, cache.context_length):  # of one request, in whole blocks, or of all slots together
             return remedy
         request, changes = stepped(remedy.request, {option.name: most})
         plan = self.planned(request, counted=False)
         if plan is None or not plan.sure or not self.does(plan, remedy.aim):
             return remedy
-        costs = tuple(cost.replace(f"{cache.context_length:,}", f"{most:,}") for cost in remedy.costs)
+        costs = tuple(cost.replace(f"{now:,}", f"{most:,}") for cost in remedy.costs)
         return remedy._replace(changes=merged((*remedy.changes, *changes)), request=request, plan=plan, costs=costs)

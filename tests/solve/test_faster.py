@@ -38,6 +38,13 @@ def test_a_shorter_context_has_all_weights_on_the_gpus(model: str, gpu: str, nam
     assert engine(name).plan(longer).moved_bytes > 0
 
 
+def test_a_context_that_slots_share_is_shortened_as_a_whole() -> None:
+    """Of four slots a quarter each was taken for the whole: 4,096 tokens were offered where 16,384 do."""
+    _, ways = planned("Qwen/Qwen3-32B", "RTX 3090", "llamacpp", ctx_size=40_960, parallel=4)
+    assert ways[0].request.options["ctx_size"] == 16_384
+    assert ways[0].costs == ("all slots together have 16,384 tokens, prompts and answers",)
+
+
 def test_a_quantised_cache_is_named_where_it_is_enough() -> None:
     _, ways = planned("Qwen/Qwen3-32B", "RTX 3090", "llamacpp", ctx_size=40_960)
     assert [way.request.options.get("cache_type_k") for way in ways] == [None, "q4_0"]

@@ -66,14 +66,14 @@ def _but(step: Step, name: str) -> Step:
 def _in_place(seen: Seen, stands: Step) -> Iterator[Lever]:
     """What keeps Windows from moving buffers to RAM: each with the layers where --fit put them."""
     for lever in by_role(seen):
-        if lever.name not in ("context", "step_tokens", "slots"):
+        if lever.name not in ("context", "step_tokens"):
             yield lever
     context, now = seen.by_role["context"].name, seen.count("context")
     sure = seen.plan.limits.sure_max_context_length or 0
-    floor = seen.request.load.tokens_per_user if seen.request.load is not None else _LEAST_CONTEXT // 2
+    load = seen.request.load
+    floor = load.tokens_per_user * seen.parts if load is not None else _LEAST_CONTEXT // 2
     if floor <= sure < now:
-        cost = "requests may be no longer than {value} tokens, prompt and answer together"
-        yield Lever("context", ({context: sure, **_but(stands, context)},), cost, "length")
+        yield Lever("context", ({context: sure, **_but(stands, context)},), seen.shorter, "length")
     tokens = [size for size in _SMALL_STEPS if size < seen.count("step_tokens")]
     steps = tuple({**seen.step("step_tokens", size), **stands} for size in tokens)
     yield Lever("step_tokens", steps, "prompts are read {value} tokens at a time: slower", "speed", monotone=True)
@@ -132,14 +132,12 @@ def whole_on_gpus(seen: Seen, cache_types: Sequence[Step]) -> Iterator[Lever]:
     cache, moved = seen.plan.kv_cache, seen.plan.moved_bytes
     if not moved or seen.short is not None or cache is None or not cache.tokens:
         return
-    segments = [segment for device in seen.plan.devices for segment in device.segments]
-    held = sum(segment.bytes for segment in segments if segment.kind == "kv_cache")
+    now, held = seen.count("context"), seen.plan.bytes_of("kv_cache")
     room = _held(seen, ("kv_cache",)) + _held(seen, ("headroom",)) - moved
-    tokens = int(cache.context_length * min(max(room, 0) / max(held, 1), 1))
+    tokens = int(now * min(max(room, 0) / max(held, 1), 1))
     found = (tokens * part // 16 // _STEP_CELLS * _STEP_CELLS for part in range(16, 0, -1))
-    steps = tuple(seen.step("context", n) for n in dict.fromkeys(found) if _LEAST_CONTEXT <= n < cache.context_length)
-    cost = "requests may be no longer than {value} tokens"
-    yield Lever("whole_on_gpus", steps, cost, "length", ("faster",), monotone=True)
+    steps = tuple(seen.step("context", n) for n in dict.fromkeys(found) if _LEAST_CONTEXT <= n < now)
+    yield Lever("whole_on_gpus", steps, seen.shorter, "length", ("faster",), monotone=True)
     cost = "keys and values in {value}: answers change a little"
     small = tuple(step for step, part in zip(cache_types, _QUANTISED, strict=False) if held * part <= room)
     yield Lever("kv_dtype_on_gpus", small, cost, "quality", ("faster",))

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from kvplanner.engine.llamacpp import figures, spill, stages
+from kvplanner.engine.llamacpp.builds import NO_FLASH
 from kvplanner.engine.llamacpp.figures import OnGpu, OnHost
 from kvplanner.engine.llamacpp.fit import Fitted
 from kvplanner.engine.llamacpp.place import HOST
@@ -288,14 +289,16 @@ def _grown(model: Model, settled: Settled, sizes: Sizes) -> Iterator[str]:
     )
 
 
-def _why_off(settled: Settled, sizes: Sizes) -> str:
+def _why_off(settled: Settled, sizes: Sizes, model: Model) -> str:
     """What keeps a layer's attention from its own device."""
+    if model.spec.model_type in NO_FLASH:
+        return "llama.cpp runs this architecture without it"
     if sizes.shape.no_kernel:
         types = f"keys of {sizes.shape.key_type} with values of {sizes.shape.value_type}"
         return f"CUDA has none for {types} in builds of {settled.settings.build.name}"
     if not settled.settings.place.kv_offload:
         return "layers on a GPU read caches that lie on the host"
-    return "a GPU has none for the heads of a layer, or a layer on the host has no cache of its own"
+    return "a GPU has none for the heads of a layer, or an override or a layer on the host draws attention away"
 
 
 def _place_notes(settled: Settled, sizes: Sizes, model: Model) -> Iterator[str]:
@@ -304,7 +307,7 @@ def _place_notes(settled: Settled, sizes: Sizes, model: Model) -> Iterator[str]:
     if place.split_mode == "tensor" and settled.settings.build.row_split and quantised:
         yield "The first builds with --split-mode tensor, of April 2026, refuse a quantised cache"
     if not sizes.flash and settled.settings.context.flash == "auto" and settled.settings.build.flash_auto:
-        yield f"Flash attention stays off: {_why_off(settled, sizes)}"
+        yield f"Flash attention stays off: {_why_off(settled, sizes, model)}"
     if sizes.shape.flash and sizes.shape.no_kernel and settled.gpus:
         types = " and ".join(dict.fromkeys((sizes.shape.key_type, sizes.shape.value_type)))
         yield f"The GPUs have no flash attention for {types} caches: attention runs on the host"

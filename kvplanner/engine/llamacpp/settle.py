@@ -96,6 +96,8 @@ def _context(build: Build, spec: ModelSpec, values: _Values) -> ContextSettings:
     automatic = slots == _AUTO_SLOTS or "parallel" not in values.options or (slots == 1 and build.one_is_all)
     if automatic and build.one_is_all and (drafts or values.options.get("kv_unified")):
         automatic, slots = False, 1  # then the one slot of the default stands for itself
+        if "parallel" not in values.options:
+            values.resolved["parallel"] = Resolved(1, "default", "-kvu and a draft leave the default's slot alone")
     slots = build.slots if automatic else slots
     if slots < 1:
         raise BadInput("0 slots answer nothing", "--parallel", "Give 1 to 256, or leave it out")

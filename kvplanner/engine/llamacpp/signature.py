@@ -24,8 +24,9 @@ _PRESETS: Final = (
     ("--vision-gemma-12b-default", ("-hf", "ggml-org/gemma-3-12b-it-qat-GGUF", "--ctx-size", "0")),
 )  # fmt: skip
 
-# What the programs take that answer one prompt, and a server does not.
+# A model's file, as one of the words.
 _FILE: Final = r"(?i)(?:.*=)?[^=]*\.gguf"
+# What the programs take that answer one prompt, and a server does not.
 _CHAT: Final[Mapping[str, object]] = {
     "dropped": (
         "-p", "--prompt", "-f", "--file", "-bf", "--binary-file", "-sys", "--system-prompt", "-sysf",

@@ -91,7 +91,7 @@ def resolve_flash(
     attention keeps every head.
     """
     asked = settings.context.flash
-    if asked == "off" or spec.model_type in NO_FLASH or (asked == "auto" and not settings.build.flash_auto):
+    if is_plain(settings, spec):
         return False, True
     if asked == "auto" and settings.context.value_type not in PLAIN_TYPES:
         return True, False
@@ -104,6 +104,12 @@ def resolve_flash(
     if asked == "auto" and _is_drawn_away(spec, placed):
         return False, False
     return True, False
+
+
+def is_plain(settings: Settings, spec: ModelSpec) -> bool:
+    """Whether flash attention is off before any device is asked: the cache is padded less then."""
+    asked = settings.context.flash
+    return asked == "off" or spec.model_type in NO_FLASH or (asked == "auto" and not settings.build.flash_auto)
 
 
 def _have_kernels(settings: Settings, spec: ModelSpec, placed: Placed, full_heads: bool) -> bool:
@@ -219,8 +225,7 @@ def _state_rows(settings: Settings, spec: ModelSpec) -> int:
 def cells_for(settings: Settings, spec: ModelSpec, context: int) -> Cells:
     """The cells of a context of `context` tokens."""
     asked = settings.context
-    plain = asked.flash == "off" or (asked.flash == "auto" and not settings.build.flash_auto)
-    padding = settings.build.plain_padding if plain else settings.build.padding
+    padding = settings.build.plain_padding if is_plain(settings, spec) else settings.build.padding
     padded = round_up(context, padding)
     whole = padded if settings.build.pads_whole else context
     rows = _state_rows(settings, spec)

@@ -57,6 +57,19 @@ class Seen(NamedTuple):
         return {self.by_role[role].name: value}
 
     @property
+    def parts(self) -> int:
+        """Of an engine whose slots share its context out, how many: a request has one of them."""
+        now, cache = self.count("context"), self.plan.kv_cache
+        return -(-now // cache.context_length) if cache is not None and 0 < cache.context_length < now else 1
+
+    @property
+    def shorter(self) -> str:
+        """What a shorter context costs."""
+        if self.parts > 1:
+            return "all slots together have {value} tokens, prompts and answers"
+        return "requests may be no longer than {value} tokens, prompt and answer together"
+
+    @property
     def lacks(self) -> int:
         """Bytes that are missing at the unfavourable end of the band, 0 where nothing is."""
         return max(self.short.most_bytes, 0) if self.short else 0
@@ -179,11 +192,8 @@ def _step_tokens(seen: Seen) -> Iterator[Lever]:
 
 
 def _context(seen: Seen) -> Iterator[Lever]:
-    now, load, cache = seen.count("context"), seen.request.load, seen.plan.kv_cache
-    # Of an engine whose slots share its context out, a request has a part of it.
-    parts = -(-now // cache.context_length) if cache is not None and 0 < cache.context_length < now else 1
-    floor = load.tokens_per_user * parts if load else _LEAST_CONTEXT // 2
-    cost = "requests may be no longer than {value} tokens, prompt and answer together"
+    now, load, cost = seen.count("context"), seen.request.load, seen.shorter
+    floor = load.tokens_per_user * seen.parts if load else _LEAST_CONTEXT // 2
     if "context" not in seen.by_role or seen.short is None or seen.rule is None:
         return
     # Longest contexts take long to find: they are read where a step follows from them alone.

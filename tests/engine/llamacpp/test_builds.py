@@ -68,6 +68,12 @@ def test_one_slot_stood_for_itself_with_one_cache_or_a_draft(given: dict[str, Op
     assert settled("b7000", **{**given, "parallel": 3}).context.slots == 3
 
 
+def test_the_slot_that_stands_for_itself_is_named() -> None:
+    made = plan(LLAMA, "H100", version="b7000", kv_unified=True)
+    assert (made.options["parallel"].value, made.options["parallel"].origin) == (1, "default")
+    assert made.limits.max_requests == 1
+
+
 def test_a_context_was_not_rounded_up_before_slots_divided_it_until_november_2025() -> None:
     """Pull request 17046 of 7 November: 8,193 tokens in two slots were 4,096 each, then half of 8,448, rounded up."""
     for version, cells in (("b6900", 2 * 4096), ("b6950", 2 * 4096), ("b7000", 2 * 4352)):
