@@ -28,6 +28,8 @@ ENVIRONMENT: Final = (
 )  # fmt: skip
 # A line of a trace that names a source file, of Python's own or of faulthandler's.
 _SOURCE: Final = re.compile(r'(\s*)File "([^"]+)"(.*)$')
+# The folders that packages lie in, Python's own among them.
+_ROOT: Final = re.compile(r"site-packages|dist-packages|python[\d.]+")
 SMALLEST_NATIVE = 40
 LARGEST_NATIVE: Final = 4_000_000
 
@@ -71,13 +73,12 @@ def without_places(trace: str) -> str:
 def _within_package(path: str) -> str:
     """The part of a path that begins with its package."""
     parts = re.split(r"[\\/]+", path)
-    for root in ("site-packages", "dist-packages"):
-        if root in parts:
-            return "/".join(parts[parts.index(root) + 1 :])
-    if "kvplanner" in parts:
-        last = len(parts) - 1 - parts[::-1].index("kvplanner")
-        return "/".join(parts[last:])
-    return "/".join(parts[-2:]) if len(parts) > 2 else path
+    for at in reversed(range(len(parts) - 1)):
+        if _ROOT.fullmatch(parts[at]):
+            return "/".join(parts[at + 1 :])
+        if parts[at] == "kvplanner":
+            return "/".join(parts[at:])
+    return parts[-1]
 
 
 def report_text(trace: str, context: str = "") -> str:

@@ -15,7 +15,7 @@ _MOVED: Final = 1 / 16
 def moved_to_host(before: Plan, plan: Plan) -> str:
     """What it costs that more of the weights lies on the host, of their bytes and their share; "" where none does."""
     there, was = _on_host(plan, "weights"), _on_host(before, "weights")
-    whole, wholly = (max(sum(s.bytes for d in p.devices if (s := d.segment("weights"))), 1) for p in (plan, before))
+    whole, wholly = (max(p.bytes_of("weights"), 1) for p in (plan, before))
     if there - was <= whole * _MOVED or there / whole - was / wholly <= _MOVED:
         return ""
     size = format_bytes(_on_host(plan, "weights", "kv_cache"), "GiB")

@@ -49,6 +49,18 @@ def test_a_native_report_names_files_by_their_packages() -> None:
     assert '  File "kvplanner/ui/x.py", line 9 in paint' in crash.report_text(native)
 
 
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        ("/home/ada/run.py", "run.py"),
+        (r"C:\Users\ada\go.py", "go.py"),
+        ("/usr/lib/python3.12/threading.py", "threading.py"),
+    ],
+)
+def test_a_file_of_no_package_is_named_alone(path: str, shown: str) -> None:
+    assert f'  File "{shown}", line 1 in f' in crash.report_text(f'  File "{path}", line 1 in f')
+
+
 def test_an_exception_saves_first_and_is_reported_once(qtbot: QtBot, capsys: pytest.CaptureFixture[str]) -> None:
     order: list[str] = []
     catcher = crash.ExceptionCatcher(lambda: order.append("saved"), lambda: "plan: x")

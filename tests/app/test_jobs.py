@@ -75,7 +75,9 @@ def test_progress_and_cancel(qtbot: QtBot, jobs: Jobs) -> None:
     started = threading.Event()
 
     def work(control: JobControl) -> None:
+        deadline = time.monotonic() + LONG_S
         for step in count():
+            assert time.monotonic() < deadline, "it was not cancelled"
             control.progress(None, f"step {step}")
             started.set()
             time.sleep(0.001)

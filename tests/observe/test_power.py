@@ -15,7 +15,7 @@ from kvplanner.observe.helper import Command, Helper, HelperSettings
 from kvplanner.observe.power import PowerWatch, power_states
 from kvplanner.observe.snapshot import Snapshot
 from tests.observe.kit import Stub, scenario_text
-from tests.patience import LONG_S
+from tests.patience import LONG_S, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -121,8 +121,7 @@ def test_an_idle_laptop_gpu_is_let_go(
     assert one.until("asleep").gpus[0].total.value is not None
     assert stub.calls()[-1] == "nvmlShutdown"
     device(sysfs, PCI, "suspended")
-    while not one.next().gpus[0].message.startswith("Asleep"):
-        pass
+    wait_for(lambda: one.next().gpus[0].message.startswith("Asleep"))
     stub.forget_calls()
     monkeypatch.setattr(helper_module, "REST_S", 0.0)
     one.next()

@@ -131,6 +131,7 @@ class Application(QObject):
             return
         if len(self.windows) > 1:
             self.windows.remove(window)
+            self._finishing = None  # it may be what waits for a file
             if self.settings.get(s.PLAN_TABS):
                 self.tabs.forget(window)
             self.session.touch()

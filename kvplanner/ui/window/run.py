@@ -210,8 +210,9 @@ class _Restoring:
             self._application.show(window, self._top)
             self._top = window
         self._left -= 1
-        told = any(window.help.crash_offered for window in self._application.windows)
-        if not self._left and self._restored.crashed and self._top in self._application.windows and not told:
+        if self._left or not self._restored.crashed or self._top not in self._application.windows:
+            return
+        if not any(window.help.crash_offered for window in self._application.windows):
             plans = (
                 "your plan was" if len(self._restored.plans) == 1 else f"your {len(self._restored.plans)} plans were"
             )

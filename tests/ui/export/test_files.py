@@ -128,8 +128,7 @@ def test_a_window_that_closes_meanwhile_is_not_told(
     monkeypatch.setattr(main_export, "renderer", slow)
     path = tmp_path / "plan.png"
     gone.exports.write_to(path)
-    gone.saving.settled = True
-    gone.close()
+    gone.saving._close_answered(gone.document.state)
     qtbot.wait(20)
     go.set()
     qtbot.waitUntil(lambda: path.exists() and not stay.services.jobs.active)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QMessageBox
 from pytestqt.qtbot import QtBot
 
 from kvplanner.app import memory
@@ -99,6 +100,47 @@ def test_the_last_window_waits_for_what_is_being_written_and_stays_where_that_fa
         assert not closed
         assert "No space left" in window.centre.messages.strips[-1].message.text
         assert window.close()
+
+
+def test_what_is_edited_after_the_question_is_asked_for_again(
+    window: MainWindow, application: Application, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Discard was answered, then a file that was still being written failed and the window stayed."""
+    monkeypatch.setattr(application.app, "quit", lambda: None)
+    window.saving.save_to(tmp_path / "p.kvplan.json")
+    qtbot.waitUntil(lambda: not application.jobs.active)
+    window.document.set_option("max_model_len", 4096)
+    assert window.saving.loses_edits()
+    go = threading.Event()
+
+    def write(control: JobControl) -> None:
+        go.wait(60)
+        raise OSError(28, "No space left on device")
+
+    application.jobs.submit("Saving", write, lambda _: None, lambda error: None, writes=True)
+    window.saving._answered(QMessageBox.StandardButton.Discard.value)
+    go.set()
+    qtbot.waitUntil(lambda: not application.jobs.active)
+    assert window.isVisible()
+    assert not window.saving.loses_edits()
+    window.document.set_option("max_model_len", 2048)
+    assert window.saving.loses_edits()
+
+
+def test_a_further_window_may_close_while_the_first_waits_for_a_file(
+    open_window: Callable[..., MainWindow], application: Application, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that waited was closed again once the file was there, and it was gone."""
+    monkeypatch.setattr(application.app, "quit", lambda: None)
+    go = threading.Event()
+    first = open_window()
+    application.jobs.submit("Saving", lambda control: go.wait(60), lambda _: None, lambda error: None, writes=True)
+    assert not first.close()
+    second = open_window()
+    assert first.close()
+    go.set()
+    qtbot.waitUntil(lambda: not application.jobs.active)
+    assert application.windows == [second]
 
 
 def test_asked_again_a_window_closes_at_once(

@@ -31,10 +31,10 @@ class Mending(QObject):
     """Keeps the last good plan in sight, pale, with the reason why there is no other and what can be done.
 
     What can be done at a glance is there at once; changes that give a plan are looked for on a thread, and take their
-    place as they are found. panel, pickers: None until the form is made. changed(): `said` and `ways` are others.
+    place as they are found. panel, pickers: None until the form is made. changed(said, ways): they are others.
     """
 
-    changed = Signal()
+    changed = Signal(str, object)
 
     def __init__(self, document: Document, centre: Centre, services: Services, parent: QObject) -> None:
         super().__init__(parent)
@@ -90,7 +90,7 @@ class Mending(QObject):
         self.said = (
             ". ".join(filter(None, (no_plan(error.brief), in_window(error.remedy)))) if error is not None else ""
         )
-        self.changed.emit()
+        self.changed.emit(self.said, self.ways)
 
     def _fix(self, mend: Mend) -> Back:
         from kvplanner.report.mends import button, sentence

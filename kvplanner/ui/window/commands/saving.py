@@ -15,6 +15,7 @@ from kvplanner.ui.window.commands.opening import PLAN_FILTER, usual_folder
 if TYPE_CHECKING:
     from kvplanner.app.document import Document
     from kvplanner.app.messages import Messages
+    from kvplanner.app.state import PlanState
     from kvplanner.ui.window.commands.form import Form
     from kvplanner.ui.window.services import Services
 
@@ -38,7 +39,7 @@ class Saving:
         self._form = form
         self._close = close
         self._quitting = False
-        self.settled = False  # whether its edits may go
+        self._settled_for: PlanState | None = None  # what may go: it was asked for, and saved or given up
 
     def save(self) -> None:
         """Save to the plan's file, or ask for one."""
@@ -84,7 +85,7 @@ class Saving:
             if field and self._document.error is None:
                 self._messages.warning(f"Saved without {in_sentence(field)}, which is refused: {said}", key="save")
             if then_close:
-                self._close_answered()
+                self._close_answered(state)
 
         def failed(error: Exception) -> None:
             self._messages.error(error, "The plan was not saved", key="save")
@@ -115,15 +116,20 @@ class Saving:
             else:
                 self._ask_file(then_close=True)
         elif answer == QtWidgets.QMessageBox.StandardButton.Discard.value:
-            self._close_answered()
+            self._close_answered(self._document.state)
 
-    def _close_answered(self) -> None:
-        """The question before closing is settled."""
-        self.settled = True
+    def _close_answered(self, state: PlanState) -> None:
+        """The question before closing is settled for what was planned then."""
+        self._settled_for = state
         if self._quitting:
             self._services.windows.quit()
         else:
             self._close()
+
+    @property
+    def _settled(self) -> bool:
+        """Whether its edits may go: those that it was asked for, and none after them."""
+        return self._document.state is self._settled_for
 
     def holds_back(self) -> bool:
         """Whether the window stays for now: it asks where edits would be lost, and files are being written."""
@@ -135,13 +141,13 @@ class Saving:
     def loses_edits(self) -> bool:
         """Whether closing this window alone loses edits: the session keeps only windows open at the end."""
         services = self._services
-        if self.settled or not self._document.modified or services.windows.ended:
+        if self._settled or not self._document.modified or services.windows.ended:
             return False
         return self._document.path is not None or not services.keep or services.windows.count > 1
 
     def asks_before_quit(self) -> bool:
         """Whether ending the whole application leaves edits in no file, or in no session either."""
-        if self.settled or not self._document.modified:
+        if self._settled or not self._document.modified:
             return False
         return self._document.path is not None or not self._services.keep
 

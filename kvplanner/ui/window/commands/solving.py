@@ -38,7 +38,6 @@ class Solving(QObject):
         self.limits = Limits(window)
         window.document.planned.connect(self._planned)
         window.document.failed.connect(self._failed)
-        window.mending.changed.connect(self._show_back)
         if window.document.error is None:
             window.centre.set_actions((), looking=True)
         window.centre.below.add_tab(Tab(WAYS, "Ways", self._ways))
@@ -48,17 +47,10 @@ class Solving(QObject):
         from kvplanner.ui.remedies.page import RemedyPage
 
         made = RemedyPage(self.finder, parent)
-        made.show_back(self._window.mending.said, self._window.mending.ways)
+        mending = self._window.mending
+        made.show_back(mending.said, mending.ways)
+        mending.changed.connect(made.show_back)
         return made
-
-    def _show_back(self) -> None:
-        """In the tab too, where it was opened."""
-        from kvplanner.ui.remedies.page import RemedyPage
-
-        below, mending = self._window.centre.below, self._window.mending
-        page = below.page(WAYS) if below.has_page(WAYS) else None
-        if isinstance(page, RemedyPage):
-            page.show_back(mending.said, mending.ways)
 
     def _fits(self, parent: QWidget) -> Page:
         from kvplanner.ui.fits.page import FitsPage
