@@ -22,12 +22,17 @@ from pytestqt.wait_signal import SignalBlocker
 LONG_S: Final = 240.0
 
 
-def wait_for(check: Callable[[], Any], what: object = "it never came") -> Any:
-    """Ask until something is so, and hand back what it is; for threads and processes where no event loop runs."""
+def wait_for(
+    check: Callable[[], Any], what: object = "it never came", pause: Callable[[], object] = lambda: time.sleep(0.01)
+) -> Any:
+    """Ask until something is so, and hand back what it is; for threads and processes where no event loop runs.
+
+    pause: what is done between two looks.
+    """
     deadline = time.monotonic() + LONG_S
     while not (found := check()):
         assert time.monotonic() < deadline, what
-        time.sleep(0.01)
+        pause()
     return found
 
 

@@ -21,12 +21,11 @@ from kvplanner.ui.window.commands.solving import Solving
 from kvplanner.ui.window.screenshot import settle
 from kvplanner.ui.window.window import MainWindow
 from kvplanner.units import GIB
-from tests.patience import LONG_S
+from tests import patience
 from tests.ui.window.kit import settled
 
 LOGS = Path(__file__).parents[1] / "diagnose" / "logs"
 LOG = LOGS / "vllm" / "0110-kv-too-small.log"
-WAIT_MS: Final = round(LONG_S * 1000)
 SMALL, USUAL, HD, UHD = (1024, 640), (1280, 800), (1920, 1080), (3840, 2160)
 
 
@@ -127,11 +126,7 @@ def dropping(window: MainWindow) -> None:
 
 def wait_for(done: Callable[[], object]) -> None:
     """Let the window live until something is there."""
-    for _ in range(WAIT_MS // 5):
-        if done():
-            return
-        settle(5)
-    raise AssertionError("it never came")
+    patience.wait_for(done, pause=lambda: settle(5))
 
 
 def ways(window: MainWindow) -> None:
