@@ -103,6 +103,7 @@ class GpuPanel(QWidget):
         for widget in (scroll.viewport(), left):
             widget.setAutoFillBackground(False)
         self.tabs = QTabWidget(self)
+        self.tabs.setDocumentMode(True)
         self.tabs.setAccessibleName("Over time and processes")
         self.tabs.addTab(self.plot, "Over time")
         self.tabs.setCornerWidget(self.plot.head)

@@ -14,6 +14,8 @@ Line = tuple[float, float, float, float]
 Role = Literal["title", "text", "small", "small_bold"]
 Measure = Callable[[str, Role], float]  # the width of a text
 
+TAB_AIR, TAB_TIGHT = 9, 5  # pixels on each side of a tab's title, usually and where room is scarce
+TIGHT: Final = "tight"  # the property of a tab bar where it is
 USUAL_LINE: Final = 15  # pixels of a line of text for which widths were drawn
 
 

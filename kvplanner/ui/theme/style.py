@@ -3,15 +3,15 @@
 Its first use costs 15 ms, since it makes Qt's Python types for everything that a style can draw: it begins after the
 first frame with bars, and what that frame shows draws itself.
 
-A style sheet with the same looks costs 65 ms more at start, so only scroll bars, tabs and menus use one. Properties:
-role (heading, muted, error, warning) of labels; card (popup, drop), level of frames; primary, quiet, button of buttons.
+There is no style sheet: `chrome` says why, and how bars, menus and heads look. Properties: role (heading, muted, error,
+warning) of labels; card (popup, drop), level of frames; primary, quiet, button of buttons; tight of tab bars.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtCore import QPointF, QRect, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QPainter, QPalette, QPolygonF
 from PySide6.QtWidgets import (
     QComboBox,
@@ -22,12 +22,17 @@ from PySide6.QtWidgets import (
     QStyleOption,
     QStyleOptionButton,
     QStyleOptionComplex,
+    QStyleOptionHeader,
+    QStyleOptionMenuItem,
+    QStyleOptionSlider,
+    QStyleOptionTab,
     QStyleOptionToolButton,
     QToolButton,
     QWidget,
 )
 
-from kvplanner.ui.theme.ink import chevron, pen, rounded, tokens_of
+from kvplanner.ui.theme import chrome
+from kvplanner.ui.theme.ink import chevron, colour, pen, rounded, tokens_of
 
 ROLES: Final = {
     "muted": QPalette.ColorRole.PlaceholderText,
@@ -40,6 +45,20 @@ _HOVERED: Final = QStyle.StateFlag.State_MouseOver
 _TICK: Final = ((0.24, 0.52), (0.43, 0.72), (0.78, 0.3))  # of the box: where the tick's ends are
 _FAINT: Final = 110  # of 255: the line below words that can be clicked
 _DOWN: Final = QStyle.StateFlag.State_Sunken | QStyle.StateFlag.State_On
+_PRIMITIVE: Final = QStyle.PrimitiveElement
+_CONTROL: Final = QStyle.ControlElement
+_NOT_DRAWN: Final = frozenset(
+    (_PRIMITIVE.PE_FrameStatusBarItem, _PRIMITIVE.PE_FrameMenu, _PRIMITIVE.PE_PanelScrollAreaCorner,
+     _PRIMITIVE.PE_IndicatorHeaderArrow, _PRIMITIVE.PE_PanelMenuBar)
+)  # fmt: skip
+_GROUNDS: Final = {
+    _PRIMITIVE.PE_PanelMenu: "box", _PRIMITIVE.PE_PanelTipLabel: "tip", _PRIMITIVE.PE_PanelStatusBar: "top",
+    _PRIMITIVE.PE_FrameTabBarBase: "line",
+}  # fmt: skip
+_CHROME: Final = frozenset(
+    (_CONTROL.CE_MenuItem, _CONTROL.CE_MenuBarItem, _CONTROL.CE_MenuBarEmptyArea, _CONTROL.CE_TabBarTabShape,
+     _CONTROL.CE_TabBarTabLabel, _CONTROL.CE_HeaderSection, _CONTROL.CE_HeaderLabel, _CONTROL.CE_HeaderEmptyArea)
+)  # fmt: skip
 
 
 class Style(QProxyStyle):
@@ -72,8 +91,10 @@ class Style(QProxyStyle):
         painter: QPainter,
         widget: QWidget | None = None,
     ) -> None:
-        """Inputs, buttons."""
+        """Inputs, buttons, the grounds of bars, menus and tooltips."""
         primitive = QStyle.PrimitiveElement
+        if element in _NOT_DRAWN:
+            return
         if widget is not None and element == primitive.PE_PanelLineEdit:
             self._line_edit(option, painter, widget)
         elif widget is not None and element == primitive.PE_PanelButtonCommand:
@@ -88,6 +109,8 @@ class Style(QProxyStyle):
             widget, QToolButton
         ):
             return  # focus shows as an outline, and a menu as the ▾ in the text
+        elif widget is not None and element in _GROUNDS:
+            _ground(element, option, painter, widget)
         else:
             super().drawPrimitive(element, option, painter, widget)
 
@@ -121,7 +144,10 @@ class Style(QProxyStyle):
         painter: QPainter,
         widget: QWidget | None = None,
     ) -> None:
-        """Lists to choose from, as those of the form look."""
+        """Scroll bars; lists to choose from, as those of the form look."""
+        if control == QStyle.ComplexControl.CC_ScrollBar and widget and isinstance(option, QStyleOptionSlider):
+            chrome.scroll_bar(option, painter, tokens_of(widget))
+            return
         if control == QStyle.ComplexControl.CC_ComboBox and isinstance(widget, QComboBox) and not widget.isEditable():
             tokens, area = tokens_of(widget), QRectF(option.rect)
             fill = tokens.raised if option.state & _HOVERED else tokens.panel
@@ -151,8 +177,11 @@ class Style(QProxyStyle):
     def drawControl(
         self, element: QStyle.ControlElement, option: QStyleOption, painter: QPainter, widget: QWidget | None = None
     ) -> None:
-        """Frames, and labels of buttons whose ground is not the usual one."""
+        """Frames, tabs, menus, heads, and labels of buttons whose ground is not the usual one."""
         control = QStyle.ControlElement
+        if widget is not None and element in _CHROME:
+            self._chrome(element, option, painter, widget)
+            return
         if element == control.CE_Splitter:
             return
         if element == control.CE_ShapedFrame and isinstance(widget, QFrame) and self._frame(painter, widget):
@@ -173,6 +202,56 @@ class Style(QProxyStyle):
             return
         super().drawControl(element, option, painter, widget)
 
+    def _chrome(self, element: QStyle.ControlElement, option: QStyleOption, painter: QPainter, widget: QWidget) -> None:
+        tokens, control = tokens_of(widget), QStyle.ControlElement
+        if isinstance(option, QStyleOptionMenuItem):
+            keys = self.styleHint(QStyle.StyleHint.SH_UnderlineShortcut, option, widget)
+            flag = Qt.TextFlag.TextShowMnemonic if keys else Qt.TextFlag.TextHideMnemonic
+            if element == control.CE_MenuItem:
+                chrome.menu_item(option, painter, tokens, flag)
+            elif element == control.CE_MenuBarItem:
+                chrome.menu_bar_item(option, painter, tokens, flag)
+            else:
+                chrome.lined(option, painter, tokens)
+        elif isinstance(option, QStyleOptionTab):
+            if element == control.CE_TabBarTabShape:
+                chrome.tab_shape(option, painter, tokens)
+            else:
+                super().drawControl(element, chrome.tab_label(option, tokens), painter, widget)
+        elif element == control.CE_HeaderLabel and isinstance(option, QStyleOptionHeader):
+            super().drawControl(element, chrome.head_label(option, tokens), painter, widget)
+        else:
+            chrome.lined(option, painter, tokens)
+
+    def pixelMetric(
+        self, metric: QStyle.PixelMetric, option: QStyleOption | None = None, widget: QWidget | None = None
+    ) -> int:
+        """Those of bars, menus and heads, in pixels."""
+        own = chrome.metric(metric, widget)
+        return own if own is not None else super().pixelMetric(metric, option, widget)
+
+    def sizeFromContents(
+        self, kind: QStyle.ContentsType, option: QStyleOption, size: QSize, widget: QWidget | None = None
+    ) -> QSize:
+        """Menus and heads by their own air."""
+        own = chrome.SIZES.get(kind)
+        if own is not None:
+            return own(option, size, widget)
+        found = super().sizeFromContents(kind, option, size, widget)  # type: ignore[arg-type]  # Qt takes none as well
+        return found + chrome.HEAD_AIR if kind == QStyle.ContentsType.CT_HeaderSection else found
+
+    def subControlRect(
+        self,
+        control: QStyle.ComplexControl,
+        option: QStyleOptionComplex,
+        part: QStyle.SubControl,
+        widget: QWidget | None = None,
+    ) -> QRect:
+        """Where the parts of a scroll bar are."""
+        if control == QStyle.ComplexControl.CC_ScrollBar and isinstance(option, QStyleOptionSlider):
+            return chrome.scroll_part(part, option)
+        return super().subControlRect(control, option, part, widget)  # type: ignore[arg-type]  # as above
+
     def _frame(self, painter: QPainter, widget: QFrame) -> bool:
         """Draw a frame that carries a property; False for any other."""
         tokens = tokens_of(widget)
@@ -186,6 +265,20 @@ class Style(QProxyStyle):
             return False
         rounded(painter, QRectF(widget.rect()), tokens.panel, tokens.accent if kind == "drop" else tokens.outline, 8)
         return True
+
+
+def _ground(element: QStyle.PrimitiveElement, option: QStyleOption, painter: QPainter, widget: QWidget) -> None:
+    """The ground of a menu, a tooltip or the status bar with its line, or the line below tabs."""
+    tokens, area = tokens_of(widget), option.rect
+    kind = _GROUNDS[element]
+    if kind != "line":
+        painter.fillRect(area, colour(tokens.panel))
+    line = colour(tokens.outline if kind == "tip" else tokens.border)
+    if kind in ("box", "tip"):
+        painter.setPen(line)
+        painter.drawRect(area.adjusted(0, 0, -1, -1))
+    else:
+        painter.fillRect(area.left(), area.top() if kind == "top" else area.bottom(), area.width(), 1, line)
 
 
 def _is_link(widget: QWidget) -> bool:

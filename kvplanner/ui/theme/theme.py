@@ -1,8 +1,7 @@
-"""Theme: the palette and the few style rules of the window, light or dark, following the system or by choice."""
+"""Theme: the palette of the window, light or dark, following the system or by choice, and when its style begins."""
 
 from __future__ import annotations
 
-from string import Template
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from PySide6 import QtCore
@@ -17,39 +16,6 @@ if TYPE_CHECKING:
 
 Choice = Literal["system", "light", "dark", "contrast"]
 DARK_BELOW: Final = 0.18
-
-_RULES: Final = Template("""
-QMenuBar { background: $panel; border-bottom: 1px solid $border; padding: 1px 4px; }
-QMenuBar::item { padding: 4px 9px; background: transparent; border-radius: 4px; }
-QMenuBar::item:selected { background: $raised; }
-QStatusBar { background: $panel; border-top: 1px solid $border; }
-QStatusBar::item { border: none; }
-QTabWidget::pane { border: none; border-top: 1px solid $border; top: -1px; }
-QTabBar { qproperty-drawBase: 0; background: transparent; }
-QTabBar::tab { padding: 7px 9px; border: none; border-bottom: 2px solid transparent; color: $muted;
-  background: transparent; }
-QTabBar::tab:selected { color: $text; border-bottom-color: $accent; }
-QTabBar::tab:hover { color: $text; }
-QTabBar::tab:focus { color: $accent; }
-QScrollBar:vertical { background: transparent; width: 10px; margin: 0; }
-QScrollBar:horizontal { background: transparent; height: 10px; margin: 0; }
-QScrollBar::handle { background: $border; border-radius: 3px; margin: 2px; }
-QScrollBar::handle:hover { background: $outline; }
-QScrollBar::handle:vertical { min-height: 28px; }
-QScrollBar::handle:horizontal { min-width: 28px; }
-QScrollBar::add-line, QScrollBar::sub-line { width: 0; height: 0; }
-QScrollBar::add-page, QScrollBar::sub-page { background: transparent; }
-QMenu { background: $panel; border: 1px solid $border; padding: 4px; color: $text; }
-QMenu::item { padding: 5px 26px 5px 22px; border-radius: 4px; }
-QMenu::item:selected { background: $selection; color: $text; }
-QMenu::item:disabled { color: $muted; }
-QMenu::separator { height: 1px; background: $border; margin: 4px 6px; }
-QToolTip { background: $panel; color: $text; border: 1px solid $outline; padding: 4px 6px; }
-QAbstractScrollArea::corner { background: transparent; border: none; }
-QHeaderView::up-arrow, QHeaderView::down-arrow { width: 0; height: 0; image: none; }
-QHeaderView::section { background: $panel; color: $muted; border: none; border-bottom: 1px solid $border;
-  padding: 3px 6px; }
-""")
 
 
 def palette_of(tokens: Tokens) -> QPalette:
@@ -72,15 +38,10 @@ def palette_of(tokens: Tokens) -> QPalette:
     return palette
 
 
-def style_rules(tokens: Tokens) -> str:
-    """The style sheet of a theme."""
-    return _RULES.substitute({name: value for name, value in tokens._asdict().items() if isinstance(value, str)})
-
-
 class Theme(QObject):
     """The application's theme. changed(): the colours are other ones.
 
-    It begins with the grounds alone, for the first frame; `complete` adds the drawing style and the style sheet.
+    It begins with the grounds alone, for the first frame; `complete` adds the drawing style.
     """
 
     changed = Signal()
@@ -105,7 +66,7 @@ class Theme(QObject):
             return
         self._style = Style()
         self._app.setStyle(self._style)
-        self._apply()
+        self._colour(self._wanted())  # anew: some colours are the style's own
         hints = self._app.styleHints()
         hints.colorSchemeChanged.connect(self._scheme_changed)
         hints.accessibility().contrastPreferenceChanged.connect(self._scheme_changed)
@@ -136,13 +97,14 @@ class Theme(QObject):
 
     def _apply(self) -> None:
         wanted = self._wanted()
-        if wanted != self.tokens or not self._app.styleSheet():
-            self.tokens = wanted
-            # A sheet in place of another one dresses each widget several times over: 1.1 s with two full windows,
-            # 0.25 s where none was in force between.
-            self._app.setStyleSheet("")
-            self._app.setPalette(palette_of(wanted))
-            self._app.setStyleSheet(style_rules(wanted))
+        if wanted != self.tokens:
+            self._colour(wanted)
+        else:
+            self.changed.emit()
+
+    def _colour(self, wanted: Tokens) -> None:
+        self.tokens = wanted
+        self._app.setPalette(palette_of(wanted))
         self.changed.emit()
 
 

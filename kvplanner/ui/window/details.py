@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from PySide6.QtCore import QByteArray, QSize, Qt, Signal
-from PySide6.QtWidgets import QSizePolicy, QSplitter, QTabWidget, QVBoxLayout, QWidget
+from PySide6.QtCore import QByteArray, QEvent, QSize, Qt, Signal
+from PySide6.QtWidgets import QApplication, QSizePolicy, QSplitter, QTabWidget, QVBoxLayout, QWidget
 
 from kvplanner.ui.breakdown.view import BreakdownView
-from kvplanner.ui.theme.geometry import grown
+from kvplanner.ui.theme.geometry import TAB_AIR, TAB_TIGHT, TIGHT, grown
 from kvplanner.ui.widgets.card import Card
 from kvplanner.ui.widgets.labels import heading
 from kvplanner.ui.window.tabs import STARTUP, TABS, Detail, Page, Tab
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 CARD_WIDTH: Final = 240
 CARD_MARGIN: Final = 6
-TAB_AIR, TAB_TIGHT = 9, 5  # pixels on each side of a tab's title, as the style sheet has them and where room is scarce
 PAGE_MARGINS: Final = (6, 6, 6, 4)  # of a page within its card
 GAP: Final = 10
 STACK_BELOW: Final = 830  # of the centre's width: table and tabs stand below each other in windows below 1,160
@@ -308,8 +307,9 @@ class Details(QWidget):
         titles = [metrics.horizontalAdvance(tab.title) for tab in self._declared.values()]
         easy, tight = (sum(titles) + len(titles) * (2 * air + 1) + frame for air in (TAB_AIR, TAB_TIGHT))
         crowded = easy + table > self.width()
-        if crowded != bool(self.tabs.tabBar().styleSheet()):
-            self.tabs.tabBar().setStyleSheet(f"QTabBar::tab {{ padding: 7px {TAB_TIGHT}px; }}" if crowded else "")
+        if crowded != bool(self.tabs.tabBar().property(TIGHT)):
+            self.tabs.tabBar().setProperty(TIGHT, crowded)
+            QApplication.sendEvent(self.tabs.tabBar(), QEvent(QEvent.Type.StyleChange))  # it measures its tabs anew
         tabs = min(tight if crowded else easy, self.width())
         self.tabs_card.setMinimumWidth(max(CARD_WIDTH, tabs))
         self._beside.setMinimumWidth(CARD_WIDTH if stacked else max(CARD_WIDTH, min(table, self.width() - tabs) - GAP))
