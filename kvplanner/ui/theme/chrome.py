@@ -54,6 +54,7 @@ _LINE: Final = 2  # below the title of the tab in front
 _SIGN, _CHECKS = 22, 14  # pixels left of a menu's texts, and more where some are ticked
 _AFTER, _APART = 26, 12  # right of them, and between a text and its keys
 _MENU_AIR, _BAR_AIR = 5, (9, 4)
+_LIST_AIR: Final = 8
 _RULE: Final = 9  # pixels of a separator with its air
 _TITLE: Final = 3  # pixels beside a column's title, over the metric that goes for all sides
 _TICK: Final = ((7.0, 0.0), (9.5, 2.5), (14.0, -3.0))  # from the left, and from the middle
@@ -132,6 +133,20 @@ def lined(option: QStyleOption, painter: QPainter, tokens: Tokens) -> None:
     painter.fillRect(area.left(), area.bottom(), area.width(), 1, colour(tokens.border))
 
 
+def close_sign(option: QStyleOption, painter: QPainter, tokens: Tokens) -> None:
+    """What closes a tab."""
+    over = bool(option.state & (_STATE.State_MouseOver | _STATE.State_Sunken)) and option.state & _STATE.State_Enabled
+    if over:
+        rounded(painter, QRectF(option.rect), tokens.raised, "", 3)
+    middle, half = QRectF(option.rect).center(), 3.5
+    painter.save()
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    painter.setPen(pen(tokens.text if over else tokens.muted, 1.4, square=False))
+    for rise in (half, -half):
+        painter.drawLine(middle + QPointF(-half, -rise), middle + QPointF(half, rise))
+    painter.restore()
+
+
 # menus ----------------------------------------------------------------------------------------------------------
 
 
@@ -177,6 +192,23 @@ def menu_item(option: QStyleOptionMenuItem, painter: QPainter, tokens: Tokens, f
         tip = QPointF(area.right() - 10, middle)
         painter.setPen(pen(tokens.muted, 1.5, square=False))
         painter.drawPolyline(QPolygonF([tip + QPointF(-4, -4), tip, tip + QPointF(-4, 4)]))
+    painter.restore()
+
+
+def list_item(option: QStyleOptionMenuItem, painter: QPainter, tokens: Tokens) -> None:
+    """A line of the list that a choice opens: Qt draws it as a menu's."""
+    area = option.rect
+    painter.fillRect(area, colour(tokens.panel))
+    if option.menuItemType == _ITEM.Separator:
+        painter.fillRect(area.left() + 6, area.center().y(), area.width() - 12, 1, colour(tokens.border))
+        return
+    if option.state & _STATE.State_Selected:
+        rounded(painter, QRectF(area), tokens.selection, "", 4)
+    painter.save()
+    painter.setFont(option.font)
+    painter.setPen(colour(tokens.text if option.state & _STATE.State_Enabled else tokens.muted))
+    flags = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextSingleLine
+    painter.drawText(area.adjusted(_LIST_AIR, 0, 0, 0), flags, option.text)
     painter.restore()
 
 

@@ -109,6 +109,8 @@ class Style(QProxyStyle):
             widget, QToolButton
         ):
             return  # focus shows as an outline, and a menu as the ▾ in the text
+        elif widget is not None and element == primitive.PE_IndicatorTabClose:
+            chrome.close_sign(option, painter, tokens_of(widget))
         elif widget is not None and element in _GROUNDS:
             _ground(element, option, painter, widget)
         else:
@@ -207,7 +209,9 @@ class Style(QProxyStyle):
         if isinstance(option, QStyleOptionMenuItem):
             keys = self.styleHint(QStyle.StyleHint.SH_UnderlineShortcut, option, widget)
             flag = Qt.TextFlag.TextShowMnemonic if keys else Qt.TextFlag.TextHideMnemonic
-            if element == control.CE_MenuItem:
+            if isinstance(widget, QComboBox):
+                chrome.list_item(option, painter, tokens)
+            elif element == control.CE_MenuItem:
                 chrome.menu_item(option, painter, tokens, flag)
             elif element == control.CE_MenuBarItem:
                 chrome.menu_bar_item(option, painter, tokens, flag)
@@ -235,7 +239,7 @@ class Style(QProxyStyle):
     ) -> QSize:
         """Menus and heads by their own air."""
         own = chrome.SIZES.get(kind)
-        if own is not None:
+        if own is not None and not isinstance(widget, QComboBox):  # its list asks as a menu would, with no text's size
             return own(option, size, widget)
         found = super().sizeFromContents(kind, option, size, widget)  # type: ignore[arg-type]  # Qt takes none as well
         return found + chrome.HEAD_AIR if kind == QStyle.ContentsType.CT_HeaderSection else found

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QPoint, QRect, Qt
-from PySide6.QtGui import QPalette
+from PySide6.QtGui import QColor, QPalette
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QMenu, QScrollBar, QStyle, QStyleOptionSlider, QTabBar
+from PySide6.QtWidgets import QApplication, QComboBox, QMenu, QScrollBar, QStyle, QStyleOptionSlider, QTabBar
 from pytestqt.qtbot import QtBot
 
 import kvplanner
@@ -109,3 +109,26 @@ def test_a_menu_has_room_for_its_texts_ticks_and_keys(window: MainWindow, qtbot:
                if before.pixel(x, y) != after.pixel(x, y)]  # fmt: skip
     assert changed
     assert max(changed) < area.left() + 36, "the tick is left of the text"
+
+
+@pytest.mark.qt_log_ignore("does not support grabbing the keyboard", extend=True)
+def test_the_list_of_a_choice_shows_its_lines(window: MainWindow, qtbot: QtBot) -> None:
+    """Qt asks for them as for a menu's, but without the size of their texts."""
+    box = QComboBox()
+    qtbot.addWidget(box)
+    box.addItems(["vLLM", "SGLang", "llama.cpp"])
+    box.show()
+    box.showPopup()
+    lines = box.view()
+    qtbot.waitUntil(lines.isVisible)
+    lines.resize(200, 120)
+    areas = [lines.visualRect(box.model().index(row, 0)) for row in range(3)]
+    text = box.fontMetrics().height()
+    assert all(text <= area.height() <= 2 * text for area in areas)
+    image, panel = lines.viewport().grab().toImage(), QColor(LIGHT.panel)
+    second = areas[1].intersected(image.rect())
+    dark = [x for x in range(second.left(), second.right()) for y in range(second.top(), second.bottom())
+            if image.pixelColor(x, y).lightness() < 120]  # fmt: skip
+    assert dark, "its text"
+    assert image.pixelColor(second.right() - 2, second.center().y()) == panel
+    box.hidePopup()
