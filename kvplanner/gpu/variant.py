@@ -33,12 +33,15 @@ _SPLIT: Final = ("A30", "A100", "A800", "H100", "H800", "H20", "H200", "GH200", 
 
 
 def with_size(text: str) -> tuple[str, int] | None:
-    """A name and the memory behind it, in bytes (boards are called by gibibytes, as "22GB"); None for none."""
+    """A name and the memory behind it, in bytes (boards are called by gibibytes, as "22GB"); None without."""
     match = _WITH_SIZE.fullmatch(text.strip())
     if match is None:
         return None
     unit = match[3].lower()
-    size = parse_size(f"{match[2]}MiB" if unit == "mib" else f"{match[2]}GiB")
+    try:
+        size = parse_size(f"{match[2]}MiB" if unit == "mib" else f"{match[2]}GiB")
+    except ValueError:  # more than any memory has
+        return None
     return match[1], size
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kvplanner.catalog import gpus
@@ -109,7 +109,13 @@ def test_what_is_refused_is_told_with_what_to_do(text: str, told: str) -> None:
     assert told in str(refused.value)
 
 
-@given(st.text(max_size=40))
+PARTS = ("H100", "4090", "A30", "2080 Ti", "x", "2", "+", ",", "MIG", "1g.", "5gb", "gb", "GiB", "MiB", " ", " ",
+         "-16Q", "0.", "9" * 30, "٣", " on windows", "-")  # fmt: skip
+
+
+@given(st.one_of(st.text(max_size=40), st.lists(st.sampled_from(PARTS), max_size=8).map("".join)))
+@example("H100 " + "9" * 30 + "gb")
+@example("2xH100 0." + "0" * 5000 + "MiB")
 def test_any_text_gives_a_machine_or_a_clear_error(text: str) -> None:
     try:
         machine = gpus.machine(text)
