@@ -159,7 +159,7 @@ def _entries(plan: Plan, seen: dict[MeasuredKind, int], source: str) -> Iterator
 
 
 def _ranks(plan: Plan) -> str:
-    own = [d for d in plan.devices if d.device.kind == "gpu" and d.replica == plan.devices[plan.tightest].replica]
+    own = [d for d in plan.gpus if d.replica == plan.devices[plan.tightest].replica]
     pipeline = len({part for d in own for part in d.role.split("/") if part.startswith("pp")}) or 1
     return ranks(len(own) // pipeline, pipeline)
 

@@ -262,6 +262,11 @@ class Plan(NamedTuple):
     handles: tuple[Handle, ...] = ()
     moved_bytes: int = 0
 
+    @property
+    def gpus(self) -> tuple[DevicePlan, ...]:
+        """What is planned for each GPU, without the host."""
+        return tuple(device for device in self.devices if device.device.kind == "gpu")
+
     def bytes_of(self, kind: SegmentKind) -> int:
         """Bytes of a kind on all devices."""
         return sum(s.bytes for device in self.devices if (s := device.segment(kind)) is not None)

@@ -62,6 +62,11 @@ class Machine(NamedTuple):
     source: str = "catalogue"
 
     @property
+    def gpus(self) -> tuple[Device, ...]:
+        """Its GPUs, without the host."""
+        return tuple(device for device in self.devices if device.kind == "gpu")
+
+    @property
     def total_bytes(self) -> int:
         """Memory of all its GPUs, of those whose size is known."""
         return sum(device.gpu.total.value for device in self.devices if device.gpu.total)

@@ -5,10 +5,11 @@ Sources: the modelling classes of each family; vLLM 0.33's own figures for 52 mo
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from kvplanner.model.formats import DTYPE_BYTES
-from kvplanner.model.spec import Attention, Compressed, Indexer, Mixer, Mla, State
+from kvplanner.model.spec import Attention, Compressed, Indexer, LayerSpec, Mixer, Mla, State
 from kvplanner.record import NamedTuple
 
 # The selector of sparse latent attention keeps 8-bit keys with one fp32 scale for each whole 128 values: vLLM 0.33
@@ -31,6 +32,12 @@ class SequenceState(NamedTuple):
     state_elements: int
     conv_elements: int
     dtype: str
+
+
+def keeps_nothing(layers: Iterable[LayerSpec]) -> bool:
+    """Whether every layer sees whole sequences, as encoders do, so that none keeps a cache or a state."""
+    mixers = [mixer for layer in layers for mixer in layer.mixers]
+    return bool(mixers) and all(isinstance(mixer, Attention) and not mixer.causal for mixer in mixers)
 
 
 def token_cache(mixer: Mixer, dtype: str) -> tuple[TokenCache, ...]:

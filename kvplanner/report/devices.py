@@ -176,4 +176,4 @@ def per_device(plan: Plan, cache: KvCache) -> str:
     """Of what the bytes of a cache are that are told: " per GPU", " over all devices", "" where one has it all."""
     if cache.shared_out:
         return " over all devices" if sum(d.segment("kv_cache") is not None for d in plan.devices) > 1 else ""
-    return " per GPU" if sum(device.device.kind == "gpu" for device in plan.devices) > 1 else ""
+    return " per GPU" if len(plan.gpus) > 1 else ""

@@ -231,8 +231,7 @@ def rows(found: Diagnosis, plan: Plan | None, unit: ByteUnit) -> Iterator[tuple[
         yield from _rows_of(found.size, plan.devices[plan.tightest] if plan else None, unit)
         return
     for place, name in enumerate(devices):
-        planned = next((d for d in plan.devices if d.device.kind == "gpu" and d.device.index == place), None) if (
-            plan) else None  # fmt: skip
+        planned = next((d for d in plan.gpus if d.device.index == place), None) if plan else None
 
         def size(figure: str, name: str = name) -> int | None:
             return found.of_device(figure, name)

@@ -17,7 +17,7 @@ def markdown(found: Diagnosis, beside: Implied | None) -> str:
     lines = [f"# kvplanner {kvplanner.__version__}: {report.headline(found)}", "", report.about(found), ""]
     if beside is not None:
         plan = beside.plan
-        gpus = ", ".join(dict.fromkeys(d.device.gpu.name for d in plan.devices if d.device.kind == "gpu"))
+        gpus = ", ".join(dict.fromkeys(d.device.gpu.name for d in plan.gpus))
         lines += [f"Rules: {plan.rules}. GPUs: {len(plan.devices)} × {gpus}. Architecture: "
                   f"{plan.request.model.spec.architecture}, {plan.request.model.weight_format}", ""]  # fmt: skip
         lines += ["| exact figure | log | plan |", "|---|---|---|"] if beside.findings else [

@@ -146,7 +146,7 @@ def _launch(plan: Plan, path: str) -> _Launch:
     if found is None:
         raise BadInput(f"it is not known how {engine_title(plan)} is started", "--launch", "Read its documentation")
     words = command_words(engine(request.engine), request, path)
-    gpus = sum(device.device.kind == "gpu" for device in plan.devices) or 1
+    gpus = len(plan.gpus) or 1
     version = plan.engine_version if plan.engine_version.count(".") != 1 else f"{plan.engine_version}.0"
     image = found.container.format(version=version)
     return _Launch(request, found, words, engine(request.engine).launch, image, gpus, path, tuple(_remarks(plan)))

@@ -24,7 +24,7 @@ _NOT_ITS_OWN: Final = frozenset({"driver_reserved", "other", "headroom"})
 
 def memory_by_node(plan: Plan, nodes: int, unit: ByteUnit = "GiB") -> Iterator[str]:
     """What each node's GPUs hold, the nodes filled in the order of the ranks: those alike of a node together."""
-    devices = sorted((d for d in plan.devices if d.device.kind == "gpu"), key=lambda found: found.device.index)
+    devices = sorted(plan.gpus, key=lambda found: found.device.index)
     each = -(-len(devices) // nodes)
     for node in range(nodes):
         here = devices[node * each : (node + 1) * each]

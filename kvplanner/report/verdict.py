@@ -107,7 +107,7 @@ def _fitting(plan: Plan, unit: Unit) -> tuple[str, ...]:
         from kvplanner.report.loads import tokens_each
 
         need = plan.limits.bytes_per_user
-        gpus = sum(device.device.kind == "gpu" for device in plan.devices)
+        gpus = len(plan.gpus)
         users = ceil_div(load.users, plan.replicas)
         said.append(
             f"{counted(load.users, 'user', 'users')} of {tokens_each(load)} "

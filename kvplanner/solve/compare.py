@@ -193,7 +193,7 @@ def _figures(sides: Sequence[Side]) -> Iterator[Row]:
             Cell(getattr(found, name) if found and (loaded or "users" not in name) else None)
             for found, loaded in zip(limits, loads, strict=True)
         ])  # fmt: skip
-    devices = [[d for d in plan.devices if d.device.kind == "gpu"] if plan else [] for plan in plans]
+    devices = [plan.gpus if plan else () for plan in plans]
     yield _row("figure", "gpus", "", [Cell(len(found) or None) for found in devices])
     yield _row("figure", "total_bytes", "B", [Cell(sum(d.total_bytes for d in found) or None) for found in devices])
 

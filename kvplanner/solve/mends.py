@@ -188,7 +188,7 @@ class _Search:
 
     def split(self) -> Iterator[Mend]:
         """Parallel sizes that share the model out over the GPUs that there are."""
-        count = sum(device.kind == "gpu" for device in self.request.machine.devices)
+        count = len(self.request.machine.gpus)
         for sizes in splits(self.request, count, whole=True):
             request, changes = stepped(self.request, sizes)
             mend = self.tried(request, *changes) if changes else None

@@ -356,7 +356,7 @@ def _split(trials: _Trials) -> Solved:
     has it (one GPU where the model fits, tensor parallel within a node, stages beyond).
     """
     trials.option("tensor_parallel", "tp")
-    count = sum(device.kind == "gpu" for device in trials.request.machine.devices)
+    count = len(trials.request.machine.gpus)
     experts = role_option(trials.engine, trials.request.version, "expert_parallel")
     made = list(splits(trials.request, count))
     layers = trials.request.model.spec.layers

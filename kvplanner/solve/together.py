@@ -160,7 +160,7 @@ def taken_by(plan: Plan, *, high: bool = False, asleep: bool = False) -> dict[in
             segment.estimate.high if high else segment.bytes
             for segment in device.segments if segment.kind not in left_out
         )
-        for device in plan.devices if device.device.kind == "gpu"
+        for device in plan.gpus
     }  # fmt: skip
 
 

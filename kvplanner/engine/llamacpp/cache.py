@@ -105,20 +105,9 @@ def layer_bytes(
     for mixer in layer.mixers:
         if isinstance(mixer, State):
             total += state_row_bytes(mixer) * cells.rows
-            continue
-        rows = cells.streams * (cells.window if is_windowed(mixer) else cells.full)
-        keys, values, index = _kept(mixer, types, old_mla)
-        if types.transposed and values:
-            values = max(values, widest_value)
-        if keys:
-            total += tensor_bytes(types.key, keys, rows, on_gpu)
-        if values:
-            total += tensor_bytes(types.value, values, rows, on_gpu)
-        if index:
-            own = isinstance(mixer, Attention) and not types.whole_index
-            total += tensor_bytes("f32" if own else types.key, index, cells.streams * cells.full, on_gpu)
-        if index and isinstance(mixer, Attention) and types.whole_index:
-            total += tensor_bytes(types.value, mixer.head_size_v, cells.streams * cells.full, on_gpu)
+        for row in _rows(mixer, types, widest_value, old_mla):
+            count = cells.streams * (cells.window if row.windowed else cells.full)
+            total += tensor_bytes(row.type, row.elements, count, on_gpu)
     return total
 
 
@@ -126,15 +115,35 @@ def cell_bytes(layer: LayerSpec, types: CacheTypes, *, widest_value: int = 0, ol
     """Bytes of one more cell of a layer; windows do not grow with the context."""
     total = 0 if layer.mixers or not widest_value else row_bytes(types.value, widest_value)
     for mixer in layer.mixers:
-        if not is_windowed(mixer):
-            keys, values, index = _kept(mixer, types, old_mla)
-            values = max(values, widest_value) if values and types.transposed else values
-            own = isinstance(mixer, Attention) and not types.whole_index
-            total += row_bytes(types.key, keys) + row_bytes(types.value, values)
-            total += row_bytes("f32" if own else types.key, index)
-            if index and isinstance(mixer, Attention) and not own:
-                total += row_bytes(types.value, mixer.head_size_v)
+        rows = _rows(mixer, types, widest_value, old_mla)
+        total += sum(row_bytes(row.type, row.elements) for row in rows if not row.windowed)
     return total
+
+
+class _Row(NamedTuple):
+    """What a layer keeps of a token in one tensor. windowed: of those in the window alone."""
+
+    type: str
+    elements: int
+    windowed: bool = False
+
+
+def _rows(mixer: Mixer, types: CacheTypes, widest_value: int, old_mla: bool) -> tuple[_Row, ...]:
+    """Keys, values, and keys of a sparse index, which sees the whole context."""
+    keys, values, index = widths(mixer, old_mla)
+    if isinstance(mixer, Mla) and types.latent_values and not old_mla:
+        values = mixer.kv_lora_rank
+    if types.transposed and values:
+        values = max(values, widest_value)
+    windowed = is_windowed(mixer)
+    rows = _Row(types.key, keys, windowed), _Row(types.value, values, windowed)
+    if not index:
+        return rows
+    if not isinstance(mixer, Attention):
+        return *rows, _Row(types.key, index)
+    if types.whole_index:  # MiniMax-M3's, as of CacheTypes
+        return *rows, _Row(types.key, index), _Row(types.value, mixer.head_size_v)
+    return *rows, _Row("f32", index)
 
 
 def is_windowed(mixer: Mixer) -> bool:
@@ -155,14 +164,6 @@ def widths(mixer: Mixer, old_mla: bool = False) -> tuple[int, int, int]:
             return mixer.heads * (mixer.qk_nope + mixer.qk_rope), mixer.heads * mixer.head_size_v, index
         return mixer.kv_lora_rank + mixer.qk_rope, 0, index
     return 0, 0, 0
-
-
-def _kept(mixer: Mixer, types: CacheTypes, old_mla: bool) -> tuple[int, int, int]:
-    """As `widths`, with the values that older builds keep of latent attention too."""
-    keys, values, index = widths(mixer, old_mla)
-    if isinstance(mixer, Mla) and types.latent_values and not old_mla:
-        values = mixer.kv_lora_rank
-    return keys, values, index
 
 
 def state_row_bytes(mixer: State) -> int:

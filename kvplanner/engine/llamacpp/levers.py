@@ -10,7 +10,9 @@ from typing import Final
 
 from kvplanner.engine.lever import Aim, Lever, Loss, Step
 from kvplanner.engine.llamacpp.builds import PLAIN_TYPES
+from kvplanner.engine.llamacpp.cache import CACHE_TYPES
 from kvplanner.engine.plan import KvCache
+from kvplanner.engine.segment import SegmentKind
 from kvplanner.engine.shared.levers import Seen, by_role
 from kvplanner.model.spec import Moe
 from kvplanner.record import later
@@ -18,7 +20,9 @@ from kvplanner.units import round_up
 
 _CELLS: Final = 256  # contexts are rounded up to so many cells
 _STEP_CELLS: Final = 1024
-_QUANTISED: Final = (8.5 / 16, 4.5 / 16)  # what q8_0 and q4_0 take of a 16-bit cache
+# Types of a smaller cache, and what they cost.
+QUANTISED: Final = ("q8_0", "q4_0")
+QUANTISED_COST: Final = "keys and values in {value}: answers change a little"
 _LEAST_CONTEXT: Final = 2048
 _SMALL_STEPS: Final = (256, 128)  # of a micro-batch, where the compute buffer does not fit
 _SLOTS_LIMIT: Final = ("max_requests", "kv_cache")
@@ -78,7 +82,7 @@ def _in_place(seen: Seen, stands: Step) -> Iterator[Lever]:
     steps = tuple({**seen.step("step_tokens", size), **stands} for size in tokens)
     yield Lever("step_tokens", steps, "prompts are read {value} tokens at a time: slower", "speed", monotone=True)
     steps = tuple({**step, **stands} for step in _quantised(seen))
-    yield Lever("kv_dtype", steps, "keys and values in {value}: answers change a little", "quality")
+    yield Lever("kv_dtype", steps, QUANTISED_COST, "quality")
     yield from _experts_on_host(seen)
     yield from _layers_on_host(seen)
 
@@ -117,8 +121,8 @@ def _cells_with_room(seen: Seen, cache: KvCache) -> int:
     """Cells of the cache if it took all that surely is left on each GPU that has a part of it."""
     shares = [
         (kept.bytes + max(int(left.estimate.low), 0)) / kept.bytes
-        for device in seen.plan.devices
-        if device.device.kind == "gpu" and (kept := device.segment("kv_cache")) is not None and kept.bytes
+        for device in seen.plan.gpus
+        if (kept := device.segment("kv_cache")) is not None and kept.bytes
         and (left := device.segment("headroom")) is not None
     ]  # fmt: skip
     return int(cache.tokens * min(shares, default=0))
@@ -132,21 +136,25 @@ def whole_on_gpus(seen: Seen, cache_types: Sequence[Step]) -> Iterator[Lever]:
     cache, moved = seen.plan.kv_cache, seen.plan.moved_bytes
     if not moved or seen.short is not None or cache is None or not cache.tokens:
         return
-    now, held = seen.count("context"), seen.plan.bytes_of("kv_cache")
-    room = _held(seen, ("kv_cache",)) + _held(seen, ("headroom",)) - moved
-    tokens = int(now * min(max(room, 0) / max(held, 1), 1))
+    now, in_cache = seen.count("context"), seen.plan.bytes_of("kv_cache")
+    room = _on_gpus(seen, "kv_cache", "headroom") - moved
+    tokens = int(now * min(max(room, 0) / max(in_cache, 1), 1))
     found = (tokens * part // 16 // _STEP_CELLS * _STEP_CELLS for part in range(16, 0, -1))
     steps = tuple(seen.step("context", n) for n in dict.fromkeys(found) if _LEAST_CONTEXT <= n < now)
     yield Lever("whole_on_gpus", steps, seen.shorter, "length", ("faster",), monotone=True)
-    cost = "keys and values in {value}: answers change a little"
-    small = tuple(step for step, part in zip(cache_types, _QUANTISED, strict=False) if held * part <= room)
-    yield Lever("kv_dtype_on_gpus", small, cost, "quality", ("faster",))
+    small = tuple(step for step in cache_types if in_cache * _share_of_16_bit(step) <= room)
+    yield Lever("kv_dtype_on_gpus", small, QUANTISED_COST, "quality", ("faster",))
+
+
+def _share_of_16_bit(step: Step) -> float:
+    """What a cache of the type that a step sets takes of one in 16 bits."""
+    elements, bytes_ = CACHE_TYPES[str(next(iter(step.values())))]
+    return bytes_ / (2 * elements)
 
 
 def _own_split(seen: Seen) -> Iterator[Lever]:
     """Without shares that were set, as by hand, --fit or the memory that is free decides."""
-    gpus = sum(device.device.kind == "gpu" for device in seen.plan.devices)
-    if seen.short is not None and gpus > 1 and seen.request.options.get("tensor_split"):
+    if seen.short is not None and len(seen.plan.gpus) > 1 and seen.request.options.get("tensor_split"):
         yield Lever("split", ({"tensor_split": None},), "each GPU takes layers by its free memory", "nothing")
 
 
@@ -163,13 +171,13 @@ def _cache_types(seen: Seen) -> Iterator[Lever]:
     steps = _quantised(seen)
     if steps:
         aim: Aim = "fit" if seen.short else "more"
-        yield Lever("kv_dtype", steps, "keys and values in {value}: answers change a little", "quality", (aim,))
+        yield Lever("kv_dtype", steps, QUANTISED_COST, "quality", (aim,))
 
 
 def _quantised(seen: Seen) -> tuple[Step, ...]:
     if str(seen.now("kv_dtype") or "f16") not in PLAIN_TYPES or seen.plan.kv_cache is None:
         return ()
-    return tuple({"cache_type_k": kind, "cache_type_v": kind} for kind in ("q8_0", "q4_0"))
+    return tuple({"cache_type_k": kind, "cache_type_v": kind} for kind in QUANTISED)
 
 
 def _experts_on_host(seen: Seen) -> Iterator[Lever]:
@@ -182,7 +190,7 @@ def _experts_on_host(seen: Seen) -> Iterator[Lever]:
     cost = "the experts of {value} layers run on the host: slower, and the host must hold them"
 
     def steps() -> tuple[Step, ...]:
-        counts = _near(now, layers, _lacking(seen), _held(seen, ("weights",)) // max(layers - now, 1))
+        counts = _near(now, layers, _lacking(seen), _on_gpus(seen, "weights") // max(layers - now, 1))
         stands = _as_placed(seen, "n_cpu_moe") or _context_as_it_is(seen)
         return tuple({"n_cpu_moe": n, **_but(stands, "n_cpu_moe")} for n in counts)
 
@@ -200,7 +208,7 @@ def _layers_on_host(seen: Seen) -> Iterator[Lever]:
     there = _standing(seen, "n_gpu_layers")
 
     def steps() -> tuple[Step, ...]:
-        away = _near(whole - there, whole - 1, _lacking(seen), _held(seen, ("weights", "kv_cache")) // max(there, 1))
+        away = _near(whole - there, whole - 1, _lacking(seen), _on_gpus(seen, "weights", "kv_cache") // max(there, 1))
         stands = _as_placed(seen, "n_gpu_layers") or _context_as_it_is(seen)
         return tuple({"n_gpu_layers": str(whole - n), **_but(stands, "n_gpu_layers")} for n in away)
 
@@ -233,10 +241,9 @@ def _lacking(seen: Seen) -> int:
     spilled = seen.plan.verdict.spilled
     if spilled is not None:
         return int(spilled.figures["moved"]) + doubt
-    return sum(device.overflow_bytes for device in seen.plan.devices if device.device.kind == "gpu") + doubt
+    return sum(device.overflow_bytes for device in seen.plan.gpus) + doubt
 
 
-def _held(seen: Seen, kinds: tuple[str, ...]) -> int:
+def _on_gpus(seen: Seen, *kinds: SegmentKind) -> int:
     """Bytes of these kinds on all GPUs."""
-    gpus = [device for device in seen.plan.devices if device.device.kind == "gpu"]
-    return sum(segment.bytes for device in gpus for segment in device.segments if segment.kind in kinds)
+    return sum(part.bytes for device in seen.plan.gpus for part in device.segments if part.kind in kinds)

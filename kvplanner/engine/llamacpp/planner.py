@@ -104,7 +104,7 @@ class LlamaCpp:
     def serves_at_most(self, request: PlanRequest) -> float | None:
         """What its slots and its context give: --fit only shortens the context, and takes no slot away."""
         spec = renamed(request.model)
-        devices = tuple(device for device in request.machine.devices if device.kind == "gpu")
+        devices = request.machine.gpus
         settled = settle(build_of(request.version), spec, request.options, devices)
         return limits.at_most(settled.settings, spec, request.load)
 
@@ -192,7 +192,7 @@ def make_plan(
     predicts = draft is None and request.options.get("spec_type") == drafting.MTP
     if predicts:
         draft = predictor(model)
-    devices = tuple(device for device in request.machine.devices if device.kind == "gpu")
+    devices = request.machine.gpus
     _check_known(devices)
     settled = settle(build, model.spec, request.options, devices)
     refuse_heads(build, settled.settings.context, model.spec, latent=is_latent(model))

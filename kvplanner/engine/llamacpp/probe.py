@@ -48,7 +48,7 @@ def _ask(make: Make, program: str, run: Run, plan: Plan, path: str) -> Answer:
     words = ["-m", path, *_flags(plan)]
     if program.startswith(SERVER):
         return _of_server(program, run, plan, words)
-    if not any(device.device.kind == "gpu" for device in plan.devices):
+    if not plan.gpus:
         return _of_fit_params(make, run, plan, words, [_REARRANGED])
     return _of_fit_params(make, run, plan, words, [])
 
@@ -107,7 +107,7 @@ def _answer(
         told = next((line for line in reversed(said) if "error" in line.lower()), said[-1] if said else ended)
         told = "it is older than April 2026" if _PRINT in told else told
         raise BadInput(f"{program} gives no sizes: {told[:200]}", "", f"Run it by hand: {program} {shlex.join(words)}")
-    planned = sum(device.device.kind == "gpu" for device in plan.devices)
+    planned = len(plan.gpus)
     seen = len({row.device for row in rows if _DEVICE.fullmatch(row.device)})
     if planned and not seen:
         notes.append("It sees no GPU here, so that its answer is for the host alone")
@@ -130,12 +130,12 @@ def _rows(plan: Plan, device: str, sizes: Sequence[str]) -> Iterator[Answered]:
     else:
         found = [at for at, one in enumerate(plan.devices) if one.device.kind == "gpu"]
         position = found[int(number[1])] if number is not None and int(number[1]) < len(found) else None
-    alone = not any(one.device.kind == "gpu" for one in plan.devices)
+    alone = not plan.gpus
     for kind, size in zip(_KINDS, sizes, strict=True):
         if alone and kind == "weights":
             continue
-        held = plan.devices[position].segment(kind) if position is not None else None
-        planned = held.estimate if held is not None else None
+        segment = plan.devices[position].segment(kind) if position is not None else None
+        planned = segment.estimate if segment is not None else None
         if planned is not None and kind == "compute" and position and plan.devices[position].device.kind == "gpu":
             planned = _as_measured(planned, plan.request.model.spec.hidden_size)
         yield Answered(device, position, kind, int(size) * MIB, MIB, planned)

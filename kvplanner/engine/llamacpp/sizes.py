@@ -172,8 +172,8 @@ def _is_stranded(spec: ModelSpec, placed: Placed, *, kv_offload: bool) -> bool:
         after = _next_early(layers, index) if any(isinstance(m, Attention) for m in layer.mixers) else None
         if after is None:
             continue
-        cache, look_up = (homes[index], homes[after]) if kv_offload else (HOST, HOST)
-        if (look_up if cache == HOST else cache) != homes[index]:
+        cached, look_up = (homes[index], homes[after]) if kv_offload else (HOST, HOST)
+        if (look_up if cached == HOST else cached) != homes[index]:
             return True
     return False
 

@@ -10,7 +10,7 @@ from kvplanner.engine.llamacpp.architectures import as_gguf
 from kvplanner.engine.llamacpp.settings import ContextSettings, Settings
 from kvplanner.engine.llamacpp.sizes import Cards, Sizer, Sizes
 from kvplanner.engine.llamacpp.tensors import tensors_of
-from kvplanner.engine.shared.identity import make_room, remembered
+from kvplanner.engine.shared.identity import by_identity, make_room, remembered
 from kvplanner.errors import BadInput
 from kvplanner.gpu.spec import Device
 from kvplanner.model.model import Model
@@ -80,8 +80,6 @@ def _drafting(context: ContextSettings) -> ContextSettings:
 
 # The last sizers, by the model's identity: a model is a large value, and the same object while its plan changes.
 _SIZERS: dict[tuple[int, Cards], Sizer] = remembered({})
-_GGUFS: dict[int, tuple[Model, Model, str]] = remembered({})
-_PREDICTORS: dict[int, tuple[Model, Model]] = remembered({})
 KEPT: Final = 8
 
 
@@ -98,19 +96,13 @@ def _sizer(model: Model, cards: Cards) -> Sizer:
     return found
 
 
+@by_identity(KEPT, lambda _: None)
 def predictor(model: Model) -> Model:
     """The model of the prediction layers, once for each model."""
-    held = _PREDICTORS.get(id(model))
-    if held is None or held[0] is not model:
-        make_room(_PREDICTORS, KEPT)
-        held = _PREDICTORS[id(model)] = (model, drafting.prediction_layers(model))
-    return held[1]
+    return drafting.prediction_layers(model)
 
 
+@by_identity(KEPT, lambda _: None)
 def as_loaded(model: Model) -> tuple[Model, str]:
     """as_gguf, once for each model."""
-    held = _GGUFS.get(id(model))
-    if held is None or held[0] is not model:
-        make_room(_GGUFS, KEPT)
-        held = _GGUFS[id(model)] = (model, *as_gguf(model))
-    return held[1], held[2]
+    return as_gguf(model)

@@ -15,7 +15,6 @@ from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.segment import Segment, SegmentKind
 from kvplanner.engine.sglang import TITLE
 from kvplanner.engine.sglang.eras import era_of, spelled
-from kvplanner.engine.sglang.kv.cells import keeps_nothing
 from kvplanner.engine.sglang.kv.pools import Pools
 from kvplanner.engine.sglang.memory import host
 from kvplanner.engine.sglang.settings import Settings, with_ranks
@@ -38,6 +37,7 @@ from kvplanner.engine.whatif import with_format
 from kvplanner.errors import BadInput
 from kvplanner.estimate import Estimate, Input, banded
 from kvplanner.gpu.spec import Machine
+from kvplanner.model.kv import keeps_nothing
 from kvplanner.model.model import Model
 from kvplanner.record import Later, later
 from kvplanner.units import counted
@@ -179,7 +179,7 @@ class Sglang:
             return _cannot_tell(request, settings, resolved, (*warnings, cannot_tell), devices)
         check_model(request.model.spec, settings)
         check_tensors(request.model, settings)
-        if keeps_nothing(request.model.spec):
+        if keeps_nothing(request.model.spec.layers):
             return _cannot_tell(request, settings, resolved, (*warnings, _ENCODER), devices)
         return _plan(request, settings, resolved, warnings, devices)
 
@@ -192,7 +192,7 @@ def _with_parallel(request: PlanRequest) -> tuple[PlanRequest, Settled]:
 
     SGLang's own default is 1; a plan for several GPUs is meant for all of them, and its command line says so.
     """
-    count = sum(device.kind == "gpu" for device in request.machine.devices)
+    count = len(request.machine.gpus)
     if count <= 1 or any(name in request.options for name in parallel.SIZES):
         return request, settle(request)
     whole = "attn_dp_size" not in request.options  # all ranks share each layer: what their number does not divide by

@@ -233,7 +233,7 @@ def _spread(seen: Seen) -> Iterator[Lever]:
     roles: tuple[Role, ...] = ("tensor_parallel", "pipeline_parallel", "data_parallel")
     if any(role not in seen.by_role for role in roles):
         return
-    gpus = sum(device.kind == "gpu" for device in seen.request.machine.devices)
+    gpus = len(seen.request.machine.gpus)
     tp, pp, dp = (seen.count(role) for role in roles)
     if gpus < 2:
         return

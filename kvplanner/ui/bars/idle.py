@@ -25,10 +25,10 @@ Words = tuple[Measure, Unit, float]
 
 def idle_of(plan: Plan) -> tuple[Idle, ...]:
     """The GPUs that the plan was given and does not use, those alike together, in the machine's order."""
-    used = {device.device.index for device in plan.devices if device.device.kind == "gpu"}
+    used = {device.device.index for device in plan.gpus}
     alike: dict[tuple[str, int], list[Device]] = {}
-    for device in plan.request.machine.devices:
-        if device.kind == "gpu" and device.index not in used:
+    for device in plan.request.machine.gpus:
+        if device.index not in used:
             total = int(device.gpu.total.value) if device.gpu.total is not None else 0
             alike.setdefault((device.gpu.name, total), []).append(device)
     return tuple(Idle(tuple(d.index for d in found), name, total) for (name, total), found in alike.items())

@@ -30,7 +30,7 @@ def test_an_operation_in_place_takes_no_memory() -> None:
     first = graph.op(1024, on=0)
     second = graph.op(1024, first, inplace=True, on=0)
     graph.op(1024, second, on=0)
-    assert graph.reserve() == (2048, 0)
+    assert graph.laid_out().reserve() == (2048, 0)
 
 
 def test_a_weight_on_the_host_is_copied_for_a_large_batch_alone() -> None:
@@ -38,7 +38,7 @@ def test_a_weight_on_the_host_is_copied_for_a_large_batch_alone() -> None:
         graph = Graph(1)
         source = graph.input(1024)
         graph.weighted(1024, (4096, graph.host), source, big=big)
-        assert graph.reserve()[0] == expected
+        assert graph.laid_out().reserve()[0] == expected
 
 
 def test_a_pipeline_keeps_four_copies_of_what_a_split_takes() -> None:
@@ -47,7 +47,7 @@ def test_a_pipeline_keeps_four_copies_of_what_a_split_takes() -> None:
         graph = Graph(2, copies=copies)
         source = graph.op(1 << 20, on=0)
         graph.op(1 << 20, source, on=1)
-        sizes.append(graph.reserve())
+        sizes.append(graph.laid_out().reserve())
     assert sizes[0][1] == 2 << 20
     assert sizes[1][1] == 5 << 20
 
@@ -82,7 +82,7 @@ def test_copies_beside_a_result_count_on_a_gpu_and_not_on_the_host() -> None:
     for at in (0, 1):
         graph = Graph(1)
         graph.with_extra(graph.op(1024, on=at), 4096)
-        sizes.append(graph.reserve())
+        sizes.append(graph.laid_out().reserve())
     assert sizes == [(5120, 0), (0, 1024)]
 
 
@@ -92,4 +92,4 @@ def test_a_tensor_that_nothing_gives_has_its_place_from_the_start() -> None:
     first = graph.op(1024, on=0)
     graph.op(1024, first, on=0)
     graph.op(2048, leaf, inplace=True, on=0)
-    assert graph.reserve() == (4096, 0)
+    assert graph.laid_out().reserve() == (4096, 0)

@@ -94,7 +94,7 @@ def test_layers_that_recur_take_and_free_what_they_would_each(
 ) -> None:
     request = _request(name, "H100", options, build)
     short = _laid(monkeypatch, request)
-    assert any(graph.recurs for graph, _, _ in short)
+    assert any(graph._spans for graph, _, _ in short)
     monkeypatch.setattr(buffers, "repeated", lambda chain, host, start: (chain, []))
     whole = _laid(monkeypatch, request)
     assert _done_by(monkeypatch, short) == _done_by(monkeypatch, whole)
@@ -109,7 +109,7 @@ def test_layers_that_have_copies_of_their_own_are_all_built(monkeypatch: pytest.
     monkeypatch.setattr(buffers, "condensed", lambda chain, gpus: (chain, ()))
     whole = _laid(monkeypatch, request)
     assert [graph.reserve(cells) for graph, cells, _ in short] == [graph.reserve(cells) for graph, cells, _ in whole]
-    assert not any(graph.recurs for graph, _, _ in short)
+    assert not any(graph._spans for graph, _, _ in short)
 
 
 @pytest.mark.parametrize("name", _MANY_GPUS)

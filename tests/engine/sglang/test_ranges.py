@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from kvplanner.catalog import models
 from kvplanner.engine.plan import Plan
 from kvplanner.engine.request import Load
-from kvplanner.engine.sglang.kv.cells import keeps_nothing
 from kvplanner.errors import BadInput, NotModelled
+from kvplanner.model.kv import keeps_nothing
 from tests.engine.sglang.kit import GPT_OSS, HYBRID, LLAMA_8B, QWEN_32B, plan
 
 DEEPSEEK = "deepseek-ai/DeepSeek-V3.1"
@@ -95,7 +95,7 @@ def test_laws_of_every_model_of_the_catalogue(model: str, gpu: str, high: float,
         more, less = at(model, gpu, high), at(model, gpu, low)
     except (BadInput, NotModelled):
         return
-    untold = keeps_nothing(more.request.model.spec)
+    untold = keeps_nothing(more.request.model.spec.layers)
     assert (more.verdict.state == "cannot_tell") == untold
     if untold:
         return  # an encoder: no budget is known to hold to

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final
 
 from kvplanner.engine.llamacpp.compute import attention, encoder, feedforward, lightning, recurrent
-from kvplanner.engine.llamacpp.compute.layers import F32, Layer, Rest
+from kvplanner.engine.llamacpp.compute.layers import F32, Layer, Rest, same
 from kvplanner.engine.llamacpp.tensors import BERTS
 from kvplanner.model.spec import Attention, Mla, Mlp, Moe, State
 
@@ -30,11 +30,6 @@ _ONTO_ATTENTION: Final = frozenset({"phi2"})
 _NORMED_AFTER: Final = frozenset({"olmo2", "exaone4"})
 
 _Closed = Callable[[], tuple[int, int]]
-
-
-def same(hidden: int) -> int:
-    """Nothing is left to do."""
-    return hidden
 
 
 def build(layer: Layer, before: Rest, rows: int | None) -> Rest:
@@ -115,7 +110,7 @@ def _join(layer: Layer, close: _Closed, rows: int | None) -> Rest:
     # Where attention and a recurrent part stand side by side, rows are picked after their sum.
     beside = len(layer.spec.mixers) > 1
     if rows is not None and not beside:
-        mixed, residual = (_pick(layer, one, rows) for one in (mixed, residual))
+        mixed, residual = layer.pick(mixed, rows), layer.pick(residual, rows)
     normed_after = shape.arch in _NORMED_AFTER
     if weights.has("post_attention_norm.weight") and (normed_after or weights.has("ffn_norm.weight")):
         mixed = layer.norm(mixed, "post_attention_norm.weight", rows=rows)
@@ -126,7 +121,7 @@ def _join(layer: Layer, close: _Closed, rows: int | None) -> Rest:
     both = (residual, mixed) if viewed or shape.arch in _ONTO_INPUT else (mixed, residual)
     joined = layer.op(graph.sizes[mixed], *both, inplace=True)
     if rows is not None and beside:
-        joined = _pick(layer, joined, rows)
+        joined = layer.pick(joined, rows)
     if not layer.spec.mlps:
         return partial(same, joined)
     if normed_after:
@@ -137,20 +132,11 @@ def _join(layer: Layer, close: _Closed, rows: int | None) -> Rest:
     return _feed_forward(layer, layer.norm(joined, name, inplace=False, rows=rows), joined, rows)
 
 
-def _pick(layer: Layer, source: int, rows: int) -> int:
-    """The rows that logits are wanted of."""
-    return layer.op(F32 * rows * layer.shape.hidden, source, layer.inputs.output_rows)
-
-
 def _feed_forward(layer: Layer, source: int, residual: int, rows: int | None) -> Rest:
     parts = layer.spec.mlps
     if not parts:
         return partial(same, residual)
-    if isinstance(parts[0], Mlp):
-        out: Rest = partial(same, feedforward.dense(layer, parts[0], source, rows))
-    else:
-        out = feedforward.experts(layer, parts[0], source, rows)
-    return partial(_close, layer, out, residual, rows)
+    return partial(_close, layer, feedforward.build(layer, parts[0], source, rows), residual, rows)
 
 
 def _close(layer: Layer, rest: Rest, residual: int, rows: int | None) -> int:
@@ -196,21 +182,17 @@ def _parallel(layer: Layer, before: Rest, rows: int | None) -> Rest:
 
 
 def _close_parallel(layer: Layer, attended: Rest, source: int, hidden: int, rows: int | None) -> int:
-    mlp = layer.spec.mlps[0]
     if layer.weights.has("ffn_norm.weight"):
-        hidden = hidden if rows is None else _pick(layer, hidden, rows)
+        hidden = hidden if rows is None else layer.pick(hidden, rows)
         source = layer.norm(hidden, "ffn_norm.weight", inplace=False, rows=rows)
     elif rows is not None:
-        source = _pick(layer, source, rows)
-    if isinstance(mlp, Moe):
-        out = feedforward.experts(layer, mlp, source, rows)()
-    else:
-        out = feedforward.dense(layer, mlp, source, rows)
+        source = layer.pick(source, rows)
+    out = feedforward.build(layer, layer.spec.mlps[0], source, rows)()
     others: list[Rest] = [attended, partial(same, hidden)]
     for rest in others if layer.shape.arch in _ATTENTION_FIRST else reversed(others):
         more = rest()
         if rows is not None and layer.graph.sizes[more] != F32 * rows * layer.shape.hidden:
-            more = _pick(layer, more, rows)
+            more = layer.pick(more, rows)
         both = (more, out) if rest is attended and layer.shape.arch in _ONTO_ATTENTION else (out, more)
         out = layer.op(layer.graph.sizes[out], *both, inplace=True)
     return out

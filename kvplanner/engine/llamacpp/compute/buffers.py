@@ -15,13 +15,24 @@ from kvplanner.engine.llamacpp.compute.attention import as_heads, has_full_heads
 from kvplanner.engine.llamacpp.compute.chained import Chain, condensed, repeated
 from kvplanner.engine.llamacpp.compute.graph import Deferred, Graph, Repeat
 from kvplanner.engine.llamacpp.compute.laid import CELLS, Laid
-from kvplanner.engine.llamacpp.compute.layers import PLAIN_NORM, IndexInputs, Inputs, Layer, Rest, Shape, Weights
+from kvplanner.engine.llamacpp.compute.layers import (
+    F16,
+    F32,
+    INT,
+    OFFLOAD_ROWS,
+    PLAIN_NORM,
+    IndexInputs,
+    Inputs,
+    Layer,
+    Rest,
+    Shape,
+    Weights,
+    same,
+)  # fmt: skip
 from kvplanner.engine.llamacpp.tensors import BERTS
+from kvplanner.model.kv import keeps_nothing
 from kvplanner.model.spec import Attention, LayerSpec, Mixer, Mla, State
 
-_F32: Final = 4
-_F16: Final = 2
-_INT: Final = 4
 _LONG: Final = 8
 _TURNED: Final = 64  # heads are rotated where this divides them
 # Those that pick the rows before the last norm rather than after it.
@@ -69,13 +80,13 @@ def _lay_out(
     graph = (Deferred if shape.arch in _DEFERRED else Graph)(gpus, copies=copies, offload=offload)
     if chain.streams:
         chain = chain._replace(fixed=chain.fixed and gpus == 1)  # some of it runs beside the output
-    tokens = graph.input(_INT * shape.tokens)
+    tokens = graph.input(INT * shape.tokens)
     if shape.both_inputs:
-        wide = _F32 * shape.tokens * shape.hidden * (1 + DEEPENED.get(shape.arch, 0))
+        wide = F32 * shape.tokens * shape.hidden * (1 + DEEPENED.get(shape.arch, 0))
         graph.input(wide, once=not shape.spare_copies)  # no operation of a batch of tokens reads it
     heads = not shape.latent or any(has_full_heads(Weights(weights)) for weights in chain.weights)
     inputs = _inputs(graph, layers, shape, full_heads=heads)
-    hidden = graph.expand(graph.op(_F32 * shape.tokens * shape.hidden, tokens, on=chain.embedding))
+    hidden = graph.expand(graph.op(F32 * shape.tokens * shape.hidden, tokens, on=chain.embedding))
     start = chain.devices[0] if chain.fixed else None
     looked_up = _look_up(graph, shape, chain, tokens, start) if chain.per_layer else None
     if shape.arch in _SCALED:
@@ -93,7 +104,7 @@ def _lay_out(
         hidden = _with_inputs(built, chain, hidden, looked_up, rows)
     else:
         hidden = _in_turn(built, shape, hidden, rows)
-    if encoder.encodes(layers):
+    if keeps_nothing(layers):
         _embed(graph, shape, chain, hidden)
     else:
         _head(graph, shape, chain, hidden, rows, inputs)
@@ -113,7 +124,7 @@ def _embed(graph: Graph, shape: Shape, chain: Chain, hidden: int) -> None:
     on = chain.output[1] if chain.fixed else None
     if shape.arch not in BERTS:
         hidden = graph.op(graph.sizes[hidden], hidden, inplace=True, on=on)
-        norm = (_F32 * shape.hidden, chain.output_norm)
+        norm = (F32 * shape.hidden, chain.output_norm)
         hidden = graph.weighted(graph.sizes[hidden], norm, hidden, inplace=True)
     encoder.pool(graph, shape, hidden, on)
 
@@ -137,7 +148,7 @@ def _in_turn(layers: Sequence[Layer], shape: Shape, hidden: int, rows: int | Non
     if deepened:
         wide = layers[0].op(graph.sizes[hidden] * (1 + deepened), hidden)
         hidden = graph.view(wide, graph.sizes[hidden])
-    pending: Rest = partial(block.same, hidden)
+    pending: Rest = partial(same, hidden)
     for index, layer in enumerate(layers):
         graph.mark()
         pending = block.build(layer, pending, rows if index == len(layers) - 1 else None)
@@ -148,7 +159,7 @@ def _in_turn(layers: Sequence[Layer], shape: Shape, hidden: int, rows: int | Non
 
 def _look_up(graph: Graph, shape: Shape, chain: Chain, tokens: int, start: int | None) -> int:
     """Gemma's inputs of all layers, looked up where their table is: on the host, unless an override moved it."""
-    found = graph.op(_F32 * shape.tokens * chain.per_layer * chain.per_layer_layers, tokens, on=chain.looked_up)
+    found = graph.op(F32 * shape.tokens * chain.per_layer * chain.per_layer_layers, tokens, on=chain.looked_up)
     viewed = graph.view(found, graph.sizes[found])
     return graph.expand(graph.op(graph.sizes[found], viewed, inplace=True, on=start))
 
@@ -157,7 +168,7 @@ def _with_inputs(layers: Sequence[Layer], chain: Chain, hidden: int, looked_up: 
     """Gemma 4's small models: each layer takes its own input up last."""
     first, projected = hidden, None
     for index, layer in enumerate(layers):
-        hidden = block.build(layer, partial(block.same, hidden), rows if index == len(layers) - 1 else None)()
+        hidden = block.build(layer, partial(same, hidden), rows if index == len(layers) - 1 else None)()
         if projected is None:
             projected = _project(layer, first, looked_up, chain)
         sliced = layer.graph.view(projected, layer.row * chain.per_layer)
@@ -175,7 +186,7 @@ def _in_streams(
     for index, layer in enumerate(layers):
         hidden = gemma3n.build(layer, hidden, graph.view(projected, layer.row * chain.per_layer), index)
     merged = gemma3n.merge(graph, shape, hidden, chain.streams[1], None)
-    return graph.op(_F32 * shape.outputs * shape.hidden, merged, inputs.output_rows)
+    return graph.op(F32 * shape.outputs * shape.hidden, merged, inputs.output_rows)
 
 
 def _deepen(layer: Layer, before: Rest, wide: int) -> int:
@@ -189,18 +200,18 @@ def _inputs(graph: Graph, layers: Sequence[LayerSpec], shape: Shape, *, full_hea
     mixers = [as_heads(m) if full_heads and isinstance(m, Mla) else m for layer in layers for m in layer.mixers]
     full = any(isinstance(m, Mla) or (isinstance(m, Attention) and not (m.window or m.chunk)) for m in mixers)
     windowed = any(isinstance(m, Attention) and (m.window or m.chunk) for m in mixers)
-    width = _F16 if shape.flash and not shape.wide_mask else _F32
+    width = F16 if shape.flash and not shape.wide_mask else F32
     in_blocks = any(isinstance(m, Attention) and sparse.is_sparse(shape, m) for m in mixers)
     decaying = next((m for m in mixers if isinstance(m, State) and m.kind == "lightning"), None)
-    encodes = encoder.encodes(layers)
+    encodes = keeps_nothing(layers)
     full, seen = full or encodes, (shape.tokens, shape.tokens) if encodes else (shape.full, shape.window)
     long = _LONG if shape.row_inputs and not encodes else 0
-    positions = graph.input(_INT * shape.tokens * (4 if shape.arch in _FOURFOLD else 1))
+    positions = graph.input(INT * shape.tokens * (4 if shape.arch in _FOURFOLD else 1))
     values = max((m.kv_heads * m.head_size_v for m in mixers if isinstance(m, Attention)), default=1)
     if shape.latent_values:
         values = max([values, *(m.kv_lora_rank for m in mixers if isinstance(m, Mla))])
     values = values if shape.transposed else 1
-    states = graph.input(_INT * shape.slots if any(isinstance(m, State) for m in mixers) else 0)
+    states = graph.input(INT * shape.slots if any(isinstance(m, State) for m in mixers) else 0)
     return Inputs(
         positions=positions,
         mask=graph.input(width * shape.tokens * seen[0]) if full else None,
@@ -212,10 +223,10 @@ def _inputs(graph: Graph, layers: Sequence[LayerSpec], shape: Shape, *, full_hea
         ),
         window_key_rows=graph.input(long * shape.tokens if windowed else 0),
         window_value_rows=graph.input(long * shape.tokens * values if windowed else 0),
-        output_rows=graph.input(_INT * shape.outputs),
+        output_rows=graph.input(INT * shape.outputs),
         states=graph.view(states, graph.sizes[states]),
         other_states=graph.view(states, 0),
-        scales=graph.input(_F32 * shape.tokens if shape.arch == "llama4" else 0),
+        scales=graph.input(F32 * shape.tokens if shape.arch == "llama4" else 0),
         rotations={windows: _rotations(graph, shape, mixers, windows) for windows in (False, True)},
         narrowed={},
         side=_index_inputs(graph, [m for layer in layers for m in layer.mixers], shape),
@@ -231,8 +242,8 @@ def _index_inputs(graph: Graph, mixers: Sequence[Mixer], shape: Shape) -> IndexI
     size = indexer.head_size & -indexer.head_size
     return IndexInputs(
         rows=graph.input(_LONG * shape.tokens),
-        mask=graph.input(_F16 * shape.tokens * shape.full),
-        rotation=graph.input(_F32 * size * size),
+        mask=graph.input(F16 * shape.tokens * shape.full),
+        rotation=graph.input(F32 * size * size),
     )
 
 
@@ -252,7 +263,7 @@ def _rotations(
 
 def _rotation(graph: Graph, type_: str, size: int) -> int | None:
     """The matrix that rotates heads before they are quantised; none for 16- and 32-bit caches."""
-    return graph.input(_F32 * size * size) if size and type_ not in ("f16", "f32", "bf16") else None
+    return graph.input(F32 * size * size) if size and type_ not in ("f16", "f32", "bf16") else None
 
 
 def _project(layer: Layer, first: int, looked_up: int, chain: Chain) -> int:
@@ -283,17 +294,17 @@ def _head(graph: Graph, shape: Shape, chain: Chain, hidden: int, rows: int | Non
     on = at if chain.fixed else None
     if rows is None and shape.arch in _ROWS_BEFORE_NORM:
         graph.output(hidden)
-        hidden = graph.op(_F32 * shape.outputs * shape.hidden, hidden, inputs.output_rows, on=on)
+        hidden = graph.op(F32 * shape.outputs * shape.hidden, hidden, inputs.output_rows, on=on)
     normed = graph.op(graph.sizes[hidden], hidden, inplace=shape.arch not in PLAIN_NORM, on=on)
-    big = shape.outputs >= 32
-    norm = (_F32 * shape.hidden, chain.output_norm)
+    big = shape.outputs >= OFFLOAD_ROWS
+    norm = (F32 * shape.hidden, chain.output_norm)
     normed = graph.weighted(graph.sizes[normed], norm, normed, inplace=True, big=big or rows is None)
     if rows is None and shape.arch not in _ROWS_BEFORE_NORM:
         if shape.late_rows:
             graph.output(normed)  # read by drafting layers
-        normed = graph.op(_F32 * shape.outputs * shape.hidden, normed, inputs.output_rows, on=on)
+        normed = graph.op(F32 * shape.outputs * shape.hidden, normed, inputs.output_rows, on=on)
     graph.output(normed)
     if shape.arch in _SCALED_LAST:
         normed = graph.op(graph.sizes[normed], normed, on=on)
-    logits = graph.weighted(_F32 * shape.outputs * shape.vocabulary, chain.output, normed, big=big)
+    logits = graph.weighted(F32 * shape.outputs * shape.vocabulary, chain.output, normed, big=big)
     graph.output(graph.expand(logits))

@@ -81,39 +81,48 @@ def pipelined(how: How) -> bool:
     )
 
 
-# What was reserved last, and the graphs that it was of, with the chains whose parts the keys name by identity.
-_RESERVED: dict[tuple[object, ...], tuple[Chain, tuple[int, ...]]] = remembered({})
-_LAID: dict[tuple[object, ...], tuple[Chain, Laid]] = remembered({})
+class _Built(NamedTuple):
+    """All that a graph is built of but its shape: layers and their weights by identity, the rest of the chain, GPUs,
+    copies of what goes from one to the next, and whether GPUs take over from the host.
+    """
+
+    specs: tuple[int, ...]
+    weights: tuple[int, ...]
+    rest: Chain
+    gpus: int
+    copies: int
+    offload: bool
+
+
+# What was reserved last, and the graphs that it was of, with the chains whose parts are named by identity.
+_RESERVED: dict[tuple[_Built, Shape], tuple[Chain, tuple[int, ...]]] = remembered({})
+_LAID: dict[tuple[_Built, Shape], tuple[Chain, Laid]] = remembered({})
 _REMEMBERED: Final = 512
 _MOST_LAID: Final = 8  # the longest take a megabyte each
 
 
 def reserved(spec: ModelSpec, chain: Chain, shape: Shape, how: How) -> Reserved:
     """The compute buffers of a model as it is placed. Placements that differ in what no peak depends on share one."""
-    copies = 4 if pipelined(how) else 1
-    key = (
-        tuple(map(id, chain.specs)), tuple(map(id, chain.weights)),
-        chain._replace(specs=(), weights=()), shape, how.gpus, copies, how.op_offload,
+    built = _Built(
+        tuple(map(id, chain.specs)), tuple(map(id, chain.weights)), chain._replace(specs=(), weights=()),
+        how.gpus, 4 if pipelined(how) else 1, how.op_offload,
     )  # fmt: skip
-    found = _RESERVED.get(key)
+    found = _RESERVED.get((built, shape))
     if found is None:
-        if len(_RESERVED) >= _REMEMBERED:
-            _RESERVED.clear()
-        found = _RESERVED[key] = chain, _laid(spec, chain, shape, how, key).reserve(shape.full, shape.window)
-    return Reserved(found[1][:-1], found[1][-1], copies > 1)
+        make_room(_RESERVED, _REMEMBERED)
+        found = _RESERVED[built, shape] = chain, _laid(spec, chain, shape, built).reserve(shape.full, shape.window)
+    return Reserved(found[1][:-1], found[1][-1], built.copies > 1)
 
 
-def _laid(spec: ModelSpec, chain: Chain, shape: Shape, how: How, key: tuple[object, ...]) -> Laid:
-    """The graph of a chain, one for all numbers of cells. key: of the chain as it is reserved."""
+def _laid(spec: ModelSpec, chain: Chain, shape: Shape, built: _Built) -> Laid:
+    """The graph of a chain, one for all numbers of cells."""
     if shape.full >= least_cells(spec.layers, shape):
         shape = shape._replace(full=CELLS, window=WINDOW)
-    at = (*(part for part in key if part.__class__ is not Shape), shape)
-    found = _LAID.get(at)
+    found = _LAID.get((built, shape))
     if found is None:
-        copies = 4 if pipelined(how) else 1
         make_room(_LAID, _MOST_LAID)
-        laid = lay_out(spec.layers, shape, chain, how.gpus, copies=copies, offload=how.op_offload)
-        found = _LAID[at] = chain, laid
+        laid = lay_out(spec.layers, shape, chain, built.gpus, copies=built.copies, offload=built.offload)
+        found = _LAID[built, shape] = chain, laid
     return found[1]
 
 

@@ -7,25 +7,16 @@ build_pooling (llama-graph.cpp) of llama.cpp 0.5.0-dev, October 2026.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import partial
 from typing import Final
 
 from kvplanner.engine.llamacpp.compute import feedforward
 from kvplanner.engine.llamacpp.compute.graph import Graph
-from kvplanner.engine.llamacpp.compute.layers import F16, F32, Inputs, Layer, Rest, Shape
-from kvplanner.model.spec import Attention, LayerSpec, Mlp
+from kvplanner.engine.llamacpp.compute.layers import F16, F32, INT, OFFLOAD_ROWS, Inputs, Layer, Rest, Shape
+from kvplanner.model.spec import Attention
 
 # Pooled by the first token; all others by the mean of their tokens.
 _BY_FIRST: Final = frozenset({"bert"})
-_INT: Final = 4
-_OFFLOAD_ROWS: Final = 32  # GGML_OP_OFFLOAD_MIN_BATCH
-
-
-def encodes(layers: Iterable[LayerSpec]) -> bool:
-    """Whether every layer's attention sees all tokens at once, so that nothing is kept."""
-    mixers = [mixer for layer in layers for mixer in layer.mixers]
-    return bool(mixers) and all(isinstance(mixer, Attention) and not mixer.causal for mixer in mixers)
 
 
 def attend(layer: Layer, mixer: Attention, query: int, key: int, value: int) -> Rest:
@@ -75,18 +66,12 @@ def _projected(layer: Layer, mixer: Attention, source: int) -> tuple[int, int, i
 
 
 def _close(layer: Layer, attended: Rest, residual: int, rows: int | None) -> int:
-    graph = layer.graph
     mixed = attended()
     if rows is not None:
-        size = F32 * rows * layer.shape.hidden
-        mixed, residual = (layer.op(size, one, layer.inputs.output_rows) for one in (mixed, residual))
+        mixed, residual = layer.pick(mixed, rows), layer.pick(residual, rows)
     normed = _norm(layer, "attn_output_norm.weight", mixed, residual)
-    mlp = layer.spec.mlps[0]
-    if isinstance(mlp, Mlp):
-        out = feedforward.dense(layer, mlp, normed, rows)
-    else:
-        out = feedforward.experts(layer, mlp, normed, rows)()
-    return graph.expand(_norm(layer, "layer_output_norm.weight", out, normed))
+    out = feedforward.build(layer, layer.spec.mlps[0], normed, rows)()
+    return layer.graph.expand(_norm(layer, "layer_output_norm.weight", out, normed))
 
 
 def _norm(layer: Layer, name: str, out: int, source: int) -> int:
@@ -107,7 +92,7 @@ def look_up(graph: Graph, shape: Shape, found: int, inputs: Inputs, *, placed: b
     size = graph.sizes[found]
     at = graph.op(size, inputs.positions, on=graph.host) if placed else None
     types = F32 * shape.hidden, graph.host
-    hidden = graph.weighted(size, types, found, inplace=True, big=shape.tokens >= _OFFLOAD_ROWS, last=True)
+    hidden = graph.weighted(size, types, found, inplace=True, big=shape.tokens >= OFFLOAD_ROWS, last=True)
     if at is not None:
         hidden = graph.op(size, at, hidden, inplace=True)
     return graph.weighted(size, (0, first), graph.op(size, hidden), inplace=True)
@@ -118,7 +103,7 @@ def pool(graph: Graph, shape: Shape, hidden: int, on: int | None) -> None:
     graph.output(hidden)
     vectors = F32 * shape.hidden * shape.slots
     if shape.arch in _BY_FIRST:
-        graph.output(graph.op(vectors, hidden, graph.input(_INT * shape.slots), on=on))
+        graph.output(graph.op(vectors, hidden, graph.input(INT * shape.slots), on=on))
         return
     shares = graph.input(F32 * shape.tokens * shape.slots)
     graph.output(graph.op(vectors, graph.op(graph.sizes[hidden], hidden, on=on), shares, on=on))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from kvplanner.engine.llamacpp.compute.layers import F32, Layer, Rest
+from kvplanner.engine.llamacpp.compute.layers import F32, Layer, Rest, same
 from kvplanner.model.spec import Mlp, Moe
 from kvplanner.record import NamedTuple
 
@@ -18,6 +18,13 @@ _HOST_DOWN: Final = frozenset({"mistral4"})
 def displaces(arch: str, *, xielu: bool) -> bool:
     """Whether every layer has an operation that the host does even where all layers are on GPUs."""
     return arch in _HOST_DOWN or (arch == "apertus" and not xielu)
+
+
+def build(layer: Layer, part: Mlp | Moe, source: int, rows: int | None) -> Rest:
+    """A feed-forward part of a layer, and what of it is left to do."""
+    if isinstance(part, Moe):
+        return experts(layer, part, source, rows)
+    return partial(same, dense(layer, part, source, rows))
 
 
 def dense(layer: Layer, mlp: Mlp, source: int, rows: int | None, suffix: str = "", width: int | None = None) -> int:

@@ -154,10 +154,6 @@ class Graph:
         """Marks what is read after the batch: its memory is not used again."""
         self._output.add(tensor)
 
-    def reserve(self) -> tuple[int, ...]:
-        """Bytes of the compute buffer of each GPU, then of the host."""
-        return self.laid_out().reserve()
-
     def laid_out(self, repeats: Sequence[Repeat] = (), stand_ins: Sequence[int] = ()) -> Laid:
         """The graph with a backend for each operation, ready to be packed; nothing can be added afterwards.
 
@@ -174,10 +170,10 @@ class Graph:
                 self.sizes[tensor] += bytes_
         early = Early(self._inputs, self._leaves, copies, self._copies, self._once)
         again = self._again(order, repeats) if repeats else ()
-        laid = Laid(order, self.sizes, self._backend, self._output, early, self.host, again, stand_ins)
-        if stand_ins and any(self._backend[node[0]] == self.host for node in self._nodes[self._marks[0] :]):
-            laid.is_alike = False  # what the host does for a layer adds up there
-        return laid
+        host_adds = bool(stand_ins) and any(self._backend[n[0]] == self.host for n in self._nodes[self._marks[0] :])
+        return Laid(
+            order, self.sizes, self._backend, self._output, early, self.host, again, stand_ins, host_adds=host_adds
+        )
 
     def _again(self, order: Sequence[Placed], repeats: Sequence[Repeat]) -> list[Again]:
         """Where the periods stand in the order."""

@@ -79,12 +79,13 @@ class Laid:
     """A graph that is ready to be packed. sizes: bytes of each tensor, its cells in units; backends: where.
 
     again: periods of layers that come more often. stand_ins: the GPU that each is like, () for none.
-    is_alike: whether the three of each period differ in nothing that counts; without that it cannot be packed.
+    host_adds: the host does some of each layer, which adds up there, so that no GPU's layers stand for another's.
+    is_alike: whether those that stand for others differ from them in nothing that counts; else it cannot be packed.
     """
 
     def __init__(
         self, order: Sequence[Placed], sizes: Sequence[int], backends: Sequence[int], outputs: set[int], early: Early,
-        devices: int, again: Sequence[Again] = (), stand_ins: Sequence[int] = (),
+        devices: int, again: Sequence[Again] = (), stand_ins: Sequence[int] = (), *, host_adds: bool = False,
     ) -> None:  # fmt: skip
         self._sizes = sizes
         self._backends = backends
@@ -97,12 +98,7 @@ class Laid:
         self._of_cells = [at for at, size in enumerate(sizes) if size >= CELLS]
         spans = [self._span(one, order, {*copies}) for one in again]
         self._spans = [span for span in spans if span is not None]
-        self.is_alike = len(self._spans) == len(spans)
-
-    @property
-    def recurs(self) -> bool:
-        """Whether some layers stand for more of their kind."""
-        return bool(self._spans)
+        self.is_alike = not host_adds and len(self._spans) == len(spans)
 
     def reserve(self, cells: int = 0, window: int = 0) -> tuple[int, ...]:
         """Bytes of the buffer of each GPU, then of the host. cells, window: how many CELLS and WINDOW stand for."""

@@ -14,7 +14,8 @@ from kvplanner.record import NamedTuple
 
 F32: Final = 4
 F16: Final = 2
-_OFFLOAD_ROWS: Final = 32  # GGML_OP_OFFLOAD_MIN_BATCH
+INT: Final = 4
+OFFLOAD_ROWS: Final = 32  # GGML_OP_OFFLOAD_MIN_BATCH
 
 # Architectures whose norms subtract the mean as well.
 PLAIN_NORM: Final = frozenset(
@@ -25,6 +26,11 @@ PLAIN_NORM: Final = frozenset(
 # What of a mixer is left to do once llama.cpp has put the mixer itself into the graph: called when something reads
 # its result, which may be after the next layer has looked its states up.
 Rest = Callable[[], int]
+
+
+def same(hidden: int) -> int:
+    """Nothing is left to do."""
+    return hidden
 
 
 class Shape(NamedTuple):
@@ -206,7 +212,11 @@ class Layer:
 
     def is_big(self, rows: int | None) -> bool:
         """Whether a GPU takes an operation on the host's weights over: from 32 rows on."""
-        return (self.shape.tokens if rows is None else rows) >= _OFFLOAD_ROWS
+        return (self.shape.tokens if rows is None else rows) >= OFFLOAD_ROWS
+
+    def pick(self, source: int, rows: int) -> int:
+        """The rows that logits are wanted of."""
+        return self.op(F32 * rows * self.shape.hidden, source, self.inputs.output_rows)
 
     def _weight(self, name: str) -> tuple[int, int]:
         return self.weights.sizes.get(name) or (0, self.device)

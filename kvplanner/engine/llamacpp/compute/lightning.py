@@ -35,8 +35,7 @@ def build(layer: Layer, before: Rest, rows: int | None) -> Rest:
         assert isinstance(mixer, Attention)
         mixed = attention.attend(layer, mixer, source)()
     if rows is not None:
-        size = F32 * rows * layer.shape.hidden
-        mixed, source = (layer.op(size, one, layer.inputs.output_rows) for one in (mixed, source))
+        mixed, source = layer.pick(mixed, rows), layer.pick(source, rows)
     joined = _onto(layer, mixed, source)
     normed = layer.norm(joined, "ffn_norm.weight", rows=rows)
     moe = next(mlp for mlp in layer.spec.mlps if isinstance(mlp, Moe))

@@ -9,13 +9,12 @@ from __future__ import annotations
 from typing import Final
 
 from kvplanner.engine.llamacpp.compute.graph import Graph
-from kvplanner.engine.llamacpp.compute.layers import F16, F32, BlockInputs, Layer, Shape
+from kvplanner.engine.llamacpp.compute.layers import F16, F32, INT, BlockInputs, Layer, Shape
 from kvplanner.model.spec import Attention, Indexer
 
 _BLOCK: Final = 128  # cells of a block (attention.indexer.block_size)
 _CHOSEN: Final = 16  # blocks of a token (attention.indexer.top_k)
 _POSITIONS: Final = 256  # that a graph without any sequence is reserved for (get_n_pos of llama-kv-cache-msa.cpp)
-_INT: Final = 4
 
 
 def is_sparse(shape: Shape, mixer: Attention) -> bool:
@@ -33,8 +32,8 @@ def inputs_of(graph: Graph, shape: Shape) -> BlockInputs:
         rows=graph.input(8 * shape.tokens if mapped else 0),
         bias=graph.input(F32 * _ranked(shape) // _BLOCK * shape.tokens),
         mask=graph.input(F32 * _POSITIONS * shape.tokens if mapped else 0),
-        places=graph.input(_INT * _POSITIONS * shape.streams if mapped else 0),
-        cells=graph.input(_INT * shape.full * shape.streams if mapped else 0),
+        places=graph.input(INT * _POSITIONS * shape.streams if mapped else 0),
+        cells=graph.input(INT * shape.full * shape.streams if mapped else 0),
         widened={},
     )
 
@@ -75,7 +74,7 @@ def _mask(layer: Layer, indexer: Indexer, query: int, graph: Graph, shape: Shape
     count = ranked // _BLOCK
     keys = graph.cache((F16 if mapped else F32) * indexer.head_size * shape.full, layer.cache)
     if mapped:
-        keys = layer.op(F32 * indexer.head_size * ranked, keys, graph.view(blocks.places, _INT * ranked))
+        keys = layer.op(F32 * indexer.head_size * ranked, keys, graph.view(blocks.places, INT * ranked))
     viewed = graph.view(query, graph.sizes[query] // shape.streams)
     scores = layer.op(F32 * ranked * heads * tokens, keys, viewed)
     hidden = graph.view(blocks.mask, F32 * ranked * tokens) if mapped else _wide_mask(layer, blocks)
@@ -92,7 +91,7 @@ def _mask(layer: Layer, indexer: Indexer, query: int, graph: Graph, shape: Shape
         assert mask is not None
         return _onto(layer, spread, graph.view(mask, F16 * tokens * shape.full))
     turned = layer.op(graph.sizes[turned], turned)
-    spread = layer.op(F32 * tokens * heads * shape.full, turned, graph.view(blocks.cells, _INT * shape.full))
+    spread = layer.op(F32 * tokens * heads * shape.full, turned, graph.view(blocks.cells, INT * shape.full))
     spread = layer.op(graph.sizes[spread], spread)
     joined = _onto(layer, spread, _wide_mask(layer, blocks))
     return layer.op(F16 * tokens * heads * shape.full, joined)
@@ -102,7 +101,7 @@ def _chosen(layer: Layer, pooled: int, bias: int, count: int, heads: int, tokens
     """The blocks that each token sees, of those that are ranked."""
     graph = layer.graph
     pooled = layer.op(graph.sizes[pooled], pooled, bias, inplace=True)
-    chosen = layer.op(_INT * min(_CHOSEN, count) * heads * tokens, pooled)
+    chosen = layer.op(INT * min(_CHOSEN, count) * heads * tokens, pooled)
     zeros = layer.op(graph.sizes[chosen], chosen)
     zeros = layer.op(graph.sizes[zeros], zeros, inplace=True)
     closed = layer.op(F32 * count * tokens, bias)

@@ -46,7 +46,7 @@ class Older(Asked):
         self.request, self.era = request, era
         self.notes: list[str] = []
         spec = model.spec
-        self.devices = tuple(device for device in request.machine.devices if device.kind == "gpu")
+        self.devices = request.machine.gpus
         self.projector = int(self.take("mmproj_size", None) or 0)
         self.own = spec.model_type in era.own and not self.projector
         self.model = _as_kept(model) if self.own else model

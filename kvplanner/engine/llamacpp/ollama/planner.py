@@ -91,15 +91,14 @@ class Ollama:
 
     def levers(self, request: PlanRequest, plan: Plan) -> tuple[Lever, ...]:
         """What may be changed, by role, and the cache's type."""
-        from kvplanner.engine.llamacpp.levers import slots, whole_on_gpus
+        from kvplanner.engine.llamacpp.levers import QUANTISED, QUANTISED_COST, slots, whole_on_gpus
         from kvplanner.engine.shared.levers import by_role, see
 
         seen = see(request, plan, options=declared(), stages=self.stages, allowed=self.allowed)
         aim: Aim = "fit" if seen.short else "more"
-        steps: tuple[Step, ...] = tuple({"kv_cache_type": kind} for kind in ("q8_0", "q4_0"))
-        cost = "keys and values in {value}: answers change a little"
+        steps: tuple[Step, ...] = tuple({"kv_cache_type": kind} for kind in QUANTISED)
         plain = str(request.options.get("kv_cache_type", "f16")) == "f16"
-        cache = (Lever("kv_dtype", steps, cost, "quality", (aim,)),) if plain else ()
+        cache = (Lever("kv_dtype", steps, QUANTISED_COST, "quality", (aim,)),) if plain else ()
         whole = whole_on_gpus(seen, steps if plain else ())
         return (*by_role(seen), *cache, *slots(seen, each_own=True), *whole)
 
@@ -171,7 +170,7 @@ def _older_plan(request: PlanRequest, model: Model, era: Era, extra: tuple[str, 
         return make_plan(inner, choice.build(), request.version or "", extra, placed=choice.wanted < 0)
 
     def graph(choice: Older) -> int:
-        first = next((d for d in made(choice).devices if d.device.kind == "gpu"), None)
+        first = next(iter(made(choice).gpus), None)
         return sum(s.estimate.value for s in first.segments if s.kind == "compute") if first is not None else 0
 
     choice = Older(request, model, era, graph)
@@ -234,7 +233,7 @@ class _Choice(Asked):
         super().__init__(request)
         self.notes: list[str] = []
         spec = model.spec
-        devices = tuple(device for device in request.machine.devices if device.kind == "gpu")
+        devices = request.machine.gpus
         totals = tuple(figures.totals(device)[0] for device in devices)
         free = tuple(figures.free_at_load(device) for device in devices)
         self.free = free
@@ -342,9 +341,9 @@ def _beside(plan: Plan, choice: _Choice) -> tuple[str, ...]:
         return ("One model is loaded at a time: a request for another unloads this one once it is idle",)
     used = {
         device.device.index: sum(s.estimate.value for s in device.segments if s.kind in (*_BUFFERS, "workspace"))
-        for device in plan.devices if device.device.kind == "gpu"
+        for device in plan.gpus
     }  # fmt: skip
-    indices = [device.index for device in plan.request.machine.devices if device.kind == "gpu"]
+    indices = [device.index for device in plan.request.machine.gpus]
     left = [size - used.get(index, 0) for index, size in zip(indices, choice.free, strict=True)]
     room = rules.room_for_another(left)
     return (

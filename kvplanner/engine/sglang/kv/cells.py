@@ -87,12 +87,6 @@ def _keeps(mixer: Mixer) -> bool:
     return isinstance(mixer, Mla | Compressed) or (isinstance(mixer, Attention) and mixer.causal and not mixer.cross)
 
 
-def keeps_nothing(spec: ModelSpec) -> bool:
-    """Whether every layer sees whole sequences, as encoders do, so that none keeps a cache or a state."""
-    mixers = [mixer for layer in spec.layers for mixer in layer.mixers]
-    return bool(mixers) and all(isinstance(mixer, Attention) and not mixer.causal for mixer in mixers)
-
-
 def window_of(mixer: Mixer) -> int | None:
     """Tokens that a layer looks back on, None for all."""
     if isinstance(mixer, Attention):

@@ -69,7 +69,7 @@ def devices_of(request: PlanRequest, settings: Settings) -> tuple[tuple[Stages, 
     parallel = settings.parallel
     tp, pp, replicas = parallel.tp, parallel.pp, parallel.replicas
     world = tp * pp * replicas
-    gpus = [d for d in request.machine.devices if d.kind == "gpu"]
+    gpus = request.machine.gpus
     if world > len(gpus):
         sizes = {"tp_size": tp, "pp_size": pp, "dp_size": replicas}
         words = " × ".join(f"{name.removesuffix('_size')} {size}" for name, size in sizes.items() if size > 1)

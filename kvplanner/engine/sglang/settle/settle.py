@@ -187,7 +187,7 @@ def _on(book: Book, name: str) -> bool:
 
 def _card(request: PlanRequest) -> _Card:
     """The launcher takes the least total of all GPUs (utils/common.py get_device_memory_capacity)."""
-    gpus: list[GpuSpec] = [d.gpu for d in request.machine.devices if d.kind == "gpu"]
+    gpus: list[GpuSpec] = [device.gpu for device in request.machine.gpus]
     totals = [g.total.value // MIB for g in gpus if g.total is not None]
     arch = next((g.compute_capability for g in gpus if g.compute_capability is not None), ASSUMED_ARCH)
     return _Card(min(totals) if totals and len(totals) == len(gpus) else None, arch)

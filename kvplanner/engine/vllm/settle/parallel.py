@@ -128,7 +128,7 @@ def devices_of(request: PlanRequest, settings: Settings) -> tuple[tuple[Stages, 
     """
     tp, pp, dp = settings.parallel.tp, settings.parallel.pp, settings.parallel.dp
     world = settings.parallel.world
-    gpus = [d for d in request.machine.devices if d.kind == "gpu"]
+    gpus = request.machine.gpus
     if world > len(gpus):
         raise _too_few(request, {name: size for name, size in zip(_PARALLEL, (tp, pp, dp), strict=True) if size > 1},
                        world, len(gpus))  # fmt: skip
