@@ -7,28 +7,28 @@ so that a search by halves is checked against a scan of the whole range.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cache
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from kvplanner.catalog import gpus
 from kvplanner.engine.command import role_option
 from kvplanner.engine.mix import counts
-from kvplanner.engine.option import Option, OptionValue, Role
+from kvplanner.engine.option import OptionValue, Role
 from kvplanner.engine.plan import Plan
 from kvplanner.engine.registry import engine
 from kvplanner.engine.request import Part, PlanRequest
-from kvplanner.errors import BadInput, PlannerError
+from kvplanner.errors import BadInput
 from kvplanner.model.spec import Moe
 from kvplanner.record import NamedTuple
 from kvplanner.solve.change import GPUS, WEIGHT_FORMAT, Change
 from kvplanner.solve.others import more_gpus
 from kvplanner.solve.splits import GPU_COUNTS, preferred, sizes_text, splits
+from kvplanner.solve.trials import Trial, Trials, bound, largest, starts
 
 Asked = Literal["context", "users", "utilisation", "gpus", "tp", "format"]
 ASKED: Final[tuple[Asked, ...]] = ("context", "users", "utilisation", "gpus", "tp", "format")
 
-_POINTS: Final = 48  # of a range, that are looked at where a search by halves might be misled
 _MOST_USERS: Final = 1 << 16
 _MOST_SLOTS: Final = 256
 # Where no length and no number of requests is at fault.
@@ -70,26 +70,18 @@ class Solved(NamedTuple):
         return tuple(zip(counts(load.users, load.mix), load.mix, strict=True)) if load is not None else ()
 
 
-class Trial(NamedTuple):
-    """A changed request with the value that it stands for."""
-
-    value: OptionValue
-    request: PlanRequest
-    changes: tuple[Change, ...]
-
-
 def solve(asked: Asked, request: PlanRequest, check: Callable[[], None] | None = None) -> Solved:
     """The answer. Raises BadInput where the engine has no such setting, or the question needs a load.
 
     Where nothing surely works and the user set neither, the context length is the load's, then as many requests run at
     once as it has users, then both. check: called between plans; what it raises ends the search.
     """
-    found = _SOLVERS[asked](_Trials(request, check))
+    found = _SOLVERS[asked](Trials(request, check))
     for changes in _of_load(asked, request):
         if found.sure_value is not None or (asked in _OF_THE_CACHE and found.bound_by in _EARLY):
             break
         changed = request._replace(options={**request.options, **{c.option: c.value for c in changes if c.value}})
-        again = _SOLVERS[asked](_Trials(changed, check))
+        again = _SOLVERS[asked](Trials(changed, check))
         if again.sure_value is not None or (found.value is None and again.value is not None):
             found = again._replace(changes=(*changes, *again.changes))
     return found
@@ -113,91 +105,10 @@ def _of_load(asked: Asked, request: PlanRequest) -> Iterator[tuple[Change, ...]]
         yield tuple(found)
 
 
-class _Trials:
-    """Plans of one request's changes, each made once."""
-
-    def __init__(self, request: PlanRequest, check: Callable[[], None] | None = None) -> None:
-        self.request = request
-        self.engine = engine(request.engine)
-        self._check = check
-        self.plan = cache(self._plan)
-
-    def option(self, role: Role, asked: Asked) -> Option:
-        """The option of a role. Raises BadInput where the engine has none."""
-        found = role_option(self.engine, self.request.version, role)
-        if found is None:
-            raise BadInput(f"{self.engine.title} has no setting for that", f"--solve {asked}", "Solve another one")
-        return found
-
-    def with_options(self, value: OptionValue, options: dict[str, OptionValue], **fields: Any) -> Trial:
-        """A trial with options set."""
-        changes = tuple(Change(name, v) for name, v in options.items() if self.request.options.get(name) != v)
-        request = self.request._replace(options={**self.request.options, **options}, **fields)
-        return Trial(value, request, changes)
-
-    def works(self, make: Callable[..., Trial], *at: object, surely: bool) -> bool:
-        """Whether a trial's plan does."""
-        return works(self.plan(make, *at)[1], surely=surely)
-
-    def _plan(self, make: Callable[..., Trial], *at: object) -> tuple[Trial, Plan | None]:
-        trial = make(*at)
-        if self._check is not None:
-            self._check()
-        try:
-            return trial, self.engine.plan(trial.request)
-        except PlannerError:
-            return trial, None
-
-
-def works(plan: Plan | None, *, surely: bool) -> bool:
-    """Whether a plan starts and carries its load, by the values or surely."""
-    if plan is None or not plan.fits or (surely and not plan.sure):
-        return False
-    load, limits = plan.request.load, plan.limits
-    served = limits.sure_serves_users if surely else limits.serves_users
-    return load is None or (served or 0) >= load.users
-
-
-def _starts(plan: Plan | None, *, surely: bool) -> bool:
-    return plan is not None and bool(plan.sure if surely else plan.fits)
-
-
-def bound(plan: Plan | None, *, surely: bool) -> str:
-    """What is in the way of a plan that does not work, "" where nothing is."""
-    if plan is None:
-        return "engine"
-    short = plan.verdict.failing or (plan.verdict.doubt if surely else None)
-    if short is not None and (surely or not plan.fits):
-        return short.stage
-    return plan.limits.limited_by or ("kv_cache" if not works(plan, surely=surely) else "")
-
-
-def largest(low: int, high: int, does: Callable[[int], bool], hints: Sequence[int] = ()) -> int | None:
-    """The largest number of [low, high] that does; None for none.
-
-    hints: where the edge probably lies. The range is scanned from above at even points, so that a number below which
-    something does not work hides none above; between two points the edge is found by halves.
-    """
-    if high < low:
-        return None
-    if does(high):
-        return high
-    points = sorted({low, high, *(p for hint in hints for p in (hint, hint + 1) if low <= p <= high),
-                     *(low + (high - low) * part // _POINTS for part in range(_POINTS))})  # fmt: skip
-    place = next((at for at in range(len(points) - 2, -1, -1) if does(points[at])), None)
-    if place is None:
-        return None
-    below, above = points[place], points[place + 1]
-    while below + 1 < above:
-        middle = (below + above) // 2
-        below, above = (middle, above) if does(middle) else (below, middle)
-    return below
-
-
 # context -------------------------------------------------------------------------------------------------------------
 
 
-def _context(trials: _Trials) -> Solved:
+def _context(trials: Trials) -> Solved:
     option = trials.option("context", "context")
     request = trials.request
     limit = request.model.spec.context_length or 0
@@ -214,7 +125,7 @@ def _context(trials: _Trials) -> Solved:
     def answer(surely: bool) -> int | None:
         found = start.limits if start else None
         hints = [h for h in (found.max_context_length, found.sure_max_context_length) if h] if found else []
-        return largest(low, limit, lambda n: _starts(trials.plan(at, n)[1], surely=surely), hints)
+        return largest(low, limit, lambda n: starts(trials.plan(at, n)[1], surely=surely), hints)
 
     return _finish(
         trials, "context", at, (answer(False), answer(True)), lambda n: n + 1 if n < limit else None, "model"
@@ -224,7 +135,7 @@ def _context(trials: _Trials) -> Solved:
 # users ---------------------------------------------------------------------------------------------------------------
 
 
-def _users(trials: _Trials) -> Solved:
+def _users(trials: Trials) -> Solved:
     load = trials.request.load
     if load is None:
         raise BadInput("a request's tokens are needed", "--solve users", "Say them with --load 1@1500+500")
@@ -263,7 +174,7 @@ def _users(trials: _Trials) -> Solved:
 # utilisation ---------------------------------------------------------------------------------------------------------
 
 
-def _utilisation(trials: _Trials) -> Solved:
+def _utilisation(trials: Trials) -> Solved:
     option = trials.option("budget_share", "utilisation")
 
     def at(hundredths: int) -> Trial:
@@ -274,7 +185,7 @@ def _utilisation(trials: _Trials) -> Solved:
 
     found = answer(False), answer(True)
     ends = (True, False) if found == (None, None) else ()
-    started = (n for end in ends for n in reversed(_SHARES) if _starts(trials.plan(at, n)[1], surely=end))
+    started = (n for end in ends for n in reversed(_SHARES) if starts(trials.plan(at, n)[1], surely=end))
     easiest = next(started, _SHARES[-1])
     return _finish(trials, "utilisation", at, found, lambda n: n - 1, "kv_cache", easiest=easiest)
 
@@ -282,7 +193,7 @@ def _utilisation(trials: _Trials) -> Solved:
 # GPUs, split, format -------------------------------------------------------------------------------------------------
 
 
-def _gpus(trials: _Trials) -> Solved:
+def _gpus(trials: Trials) -> Solved:
     """The fewest GPUs of the machine's kind, as they stand in machines: a few in one, more as whole nodes."""
     devices = trials.request.machine.devices
     if not devices or any(device.gpu.id != devices[0].gpu.id for device in devices):
@@ -318,7 +229,7 @@ def _gpus(trials: _Trials) -> Solved:
 
 
 def _with_less(
-    trials: _Trials, plan: Plan, count: int, at: Callable[..., Trial], answer: Callable[..., tuple[int, int] | None]
+    trials: Trials, plan: Plan, count: int, at: Callable[..., Trial], answer: Callable[..., tuple[int, int] | None]
 ) -> AtLength | None:
     """Fewer GPUs with a usual context in place of one that nobody set, and the longest that they surely have."""
     option, load = role_option(trials.engine, trials.request.version, "context"), trials.request.load
@@ -349,7 +260,7 @@ def _carried(plan: Plan, *, surely: bool) -> int:
     return min(by_memory, limits.max_requests or by_memory)
 
 
-def _split(trials: _Trials) -> Solved:
+def _split(trials: Trials) -> Solved:
     """The split of the machine's GPUs that carries most of the load, or most of all where none is given.
 
     Of equal ones that with the fewest stages, then the least traffic, then most copies: as vLLM's guide to parallelism
@@ -393,7 +304,7 @@ def _split(trials: _Trials) -> Solved:
     )  # fmt: skip
 
 
-def _format(trials: _Trials) -> Solved:
+def _format(trials: Trials) -> Solved:
     """The format that keeps most of the weights and still works: by what it stores, the largest first."""
     from kvplanner.engine.whatif import as_format, is_converted, refused
     from kvplanner.model.whatif import WHATIF_FORMATS
@@ -424,7 +335,7 @@ def _format(trials: _Trials) -> Solved:
 
 
 def _finish(
-    trials: _Trials, asked: Asked, at: Callable[[int], Trial], found: tuple[int | None, int | None],
+    trials: Trials, asked: Asked, at: Callable[[int], Trial], found: tuple[int | None, int | None],
     beyond: Callable[[int], int | None], at_end: str, *, easiest: int = 1,
 ) -> Solved:  # fmt: skip
     """beyond: the next value, which does not work any more, None where the range ends: then at_end binds.
@@ -445,6 +356,6 @@ def _finish(
     return Solved(asked, values[0], values[1], why, trial.changes, trial.request, plan)
 
 
-_SOLVERS: Final[dict[Asked, Callable[[_Trials], Solved]]] = {
+_SOLVERS: Final[dict[Asked, Callable[[Trials], Solved]]] = {
     "context": _context, "users": _users, "utilisation": _utilisation, "gpus": _gpus, "tp": _split, "format": _format,
 }  # fmt: skip

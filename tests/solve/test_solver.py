@@ -17,7 +17,8 @@ from kvplanner.engine.request import Load, PlanRequest
 from kvplanner.errors import BadInput, PlannerError
 from kvplanner.report.schema import solved_to_json
 from kvplanner.report.solved import solved_lines
-from kvplanner.solve.solver import ASKED, Asked, largest, solve, works
+from kvplanner.solve.solver import ASKED, Asked, solve
+from kvplanner.solve.trials import largest, works
 from tests.cli.kit import Terminal
 
 LLAMA, GEMMA, HYBRID = "meta-llama/Llama-3.1-8B-Instruct", "google/gemma-3-27b-it", "Qwen/Qwen3.5-27B"
