@@ -23,7 +23,8 @@ from kvplanner.report.facts import engine_title, weights_text
 from kvplanner.report.segments import heading_of
 from kvplanner.report.verdict import Verdict, verdict
 from kvplanner.report.words import Unit
-from kvplanner.ui.bars.layout import arrange, fitted, height_of
+from kvplanner.ui.bars.grid import fitted
+from kvplanner.ui.bars.layout import arrange, height_of
 from kvplanner.ui.bars.painter import Marks, paint
 from kvplanner.ui.bars.shapes import COMFORT, HEADER, Cell, Layout, Row, View
 from kvplanner.ui.bars.swatch import paint_swatch

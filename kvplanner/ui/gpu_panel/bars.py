@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 from kvplanner.observe.overlay import Part
 from kvplanner.record import NamedTuple
 from kvplanner.ui.bars.access import Accessible
-from kvplanner.ui.bars.layout import fitted
+from kvplanner.ui.bars.grid import fitted
 from kvplanner.ui.gpu_panel.rows import BarRow, axis_end
 from kvplanner.ui.theme.figures import shown, shown_figures
 from kvplanner.ui.theme.geometry import tick_step, tick_text, ticks

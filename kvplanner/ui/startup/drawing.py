@@ -12,7 +12,7 @@ from kvplanner.diagnose.stages import LoggedStage
 from kvplanner.engine.plan import Plan
 from kvplanner.report import words
 from kvplanner.report.words import Unit
-from kvplanner.ui.bars.layout import fitted
+from kvplanner.ui.bars.grid import fitted
 from kvplanner.ui.startup.labels import free_row, is_free, line_places, value_tops
 from kvplanner.ui.startup.steps import ABOVE, BOTTOM, LEFT, LEGEND, RIGHT, Step, Steps, right_end
 from kvplanner.ui.theme.figures import shown_figures
