@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from PySide6.QtCore import QEvent, QRectF, Qt, Signal
-from PySide6.QtGui import QColor, QFocusEvent, QKeyEvent, QMouseEvent, QPainter, QPaintEvent
+from PySide6.QtCore import QEvent, QRectF, Qt
+from PySide6.QtGui import QColor, QFocusEvent, QMouseEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QWidget
 
 from kvplanner.record import NamedTuple
-from kvplanner.report.sweep import label_of, point_words
-from kvplanner.ui.compare.measure import MEASURES, Measure, few, labelled
-from kvplanner.ui.compare.plot import LEAST, short_value
+from kvplanner.report.sweep import label_of
+from kvplanner.ui.compare.measure import few, labelled, short_value
+from kvplanner.ui.compare.points import PointsView
 from kvplanner.ui.theme.figures import shown
 from kvplanner.ui.theme.ink import Type, colour, fill_pattern, pen, tokens_of
 from kvplanner.ui.theme.palette import Tokens, contrast, mix
 
 if TYPE_CHECKING:
-    from kvplanner.engine.request import PlanRequest
-    from kvplanner.solve.axis import Axis
     from kvplanner.solve.sweep import Point
 
 _LEFT: Final = 52
@@ -53,35 +51,17 @@ def _box(across: Sequence[int], down: Sequence[int], row: int, start: int, end: 
     return QRectF(across[start], down[row], across[end] - across[start], down[row + 1] - down[row])
 
 
-class HeatMap(QWidget):
-    """marked(position): a cell by keys or the mouse. chosen(position): to be the plan."""
-
-    marked = Signal(int)
-    chosen = Signal(int)
+class HeatMap(PointsView):
+    """A cell for each point: the darker, the more."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self._request: PlanRequest | None = None
-        self._axes: tuple[Axis, ...] = ()
-        self._points: tuple[Point, ...] = ()
-        self._measure: Measure = MEASURES[0]
+        super().__init__("Two settings against each other", parent)
         self._inks: list[_Ink] = []
-        self.at = 0
-        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self.setMinimumHeight(LEAST)
-        self.setAccessibleName("Two settings against each other")
 
-    def set_points(
-        self, request: PlanRequest, axes: Sequence[Axis], points: Sequence[Point], measure: Measure = MEASURES[0]
-    ) -> None:
-        """Other points, rows of the first axis one after the other."""
-        if tuple(axes) != self._axes:
-            self.at = 0
-        self._request, self._axes, self._points, self._measure = request, tuple(axes), tuple(points), measure
-        values = [None if band is None else band[0] for band in map(measure.band, self._points)]
+    def _points_changed(self) -> None:
+        values = [None if band is None else band[0] for band in map(self._measure.band, self._points)]
         top = max((value for value in values if value is not None), default=0.0) or 1.0
         self._inks = [_ink(point, value, top) for point, value in zip(self._points, values, strict=True)]
-        self.mark(self.at)
         self.update()
 
     @property
@@ -169,34 +149,21 @@ class HeatMap(QWidget):
 
     # keys and mouse --------------------------------------------------------------------------------------------
 
-    def mark(self, at: int) -> None:
-        """Put the mark on a point."""
-        if not self._points or self._request is None:
-            return
-        self.at = min(max(at, 0), len(self._points) - 1)
-        self.setAccessibleDescription(shown(point_words(self._axes, self._points[self.at], self._request)))
+    def _mark_moved(self) -> None:
         self.update()
-        self.marked.emit(self.at)
 
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Arrows move the mark, Enter makes its point the plan."""
+    def _led_to(self, key: Qt.Key) -> int | None:
+        """Arrows lead to the cell beside, Home and End to the ends of a row."""
         _, columns = self._size
         row, column = divmod(self.at, max(columns, 1))
-        key = Qt.Key(event.key())
         last = len(self._points) - 1
-        steps = {
+        return {
             Qt.Key.Key_Left: self.at - 1 if column else self.at,
             Qt.Key.Key_Right: self.at + 1 if column < columns - 1 else self.at,
             Qt.Key.Key_Up: self.at - columns if row else self.at,
             Qt.Key.Key_Down: self.at + columns if self.at + columns <= last else self.at,
             Qt.Key.Key_Home: row * columns, Qt.Key.Key_End: row * columns + columns - 1,
-        }  # fmt: skip
-        if key in steps:
-            self.mark(steps[key])
-        elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
-            self.chosen.emit(self.at)
-        else:
-            super().keyPressEvent(event)
+        }.get(key)  # fmt: skip
 
     def _at(self, event: QMouseEvent) -> int | None:
         place = event.position()

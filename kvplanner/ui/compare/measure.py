@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import floor, log10
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kvplanner.record import NamedTuple
+from kvplanner.report.sweep import shown
 
 if TYPE_CHECKING:
     from kvplanner.solve.sweep import Point
@@ -57,3 +58,10 @@ def labelled(count: int, most: int) -> Sequence[int]:
     """Positions that have room for a label: evenly apart, the first among them."""
     step = max(-(-count // max(most, 1)), 1)
     return range(0, count, step)
+
+
+def short_value(value: Any) -> str:
+    """A value of an axis where room is scarce."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        return shown(value)
+    return shown(value) if value < 10_000 else few(value)

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from PySide6.QtCore import QEvent, QPointF, Qt, Signal
-from PySide6.QtGui import QColor, QKeyEvent, QPen, QShowEvent
+from PySide6.QtCore import QEvent, QPointF, Qt
+from PySide6.QtGui import QColor, QPen, QShowEvent
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from kvplanner.app.jobs import Jobs
-from kvplanner.report.sweep import label_of, point_words, shown
-from kvplanner.ui.compare.measure import MEASURES, Measure, few, labelled, round_steps
+from kvplanner.report.sweep import label_of
+from kvplanner.ui.compare.measure import few, labelled, round_steps, short_value
+from kvplanner.ui.compare.points import PointsView
 from kvplanner.ui.theme import figures
 from kvplanner.ui.theme.geometry import grown
 from kvplanner.ui.theme.ink import tokens_of
 from kvplanner.ui.widgets.focus_frame import FocusFrame
 from kvplanner.ui.widgets.plot import PlotPlace, load, room_for
 
-if TYPE_CHECKING:
-    from kvplanner.engine.request import PlanRequest
-    from kvplanner.solve.axis import Axis
-    from kvplanner.solve.sweep import Point
-
-LEAST: Final = 170
 _LABEL: Final = 64
 _LEFT: Final = 46
 _BAND_ALPHA: Final = 70
@@ -32,26 +26,15 @@ _STEPS: Final = {
 }  # fmt: skip
 
 
-class SweepPlot(QWidget):
-    """marked(position): a point by keys or the mouse. chosen(position): to be the plan."""
-
-    marked = Signal(int)
-    chosen = Signal(int)
+class SweepPlot(PointsView):
+    """A curve through the points, with its band."""
 
     def __init__(self, jobs: Jobs, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+        super().__init__("The setting over its range", parent)
         self._jobs = jobs
         self._plot: Any = None
         self._items: list[Any] = []
         self._cursor: Any = None
-        self._request: PlanRequest | None = None
-        self._axes: tuple[Axis, ...] = ()
-        self._points: tuple[Point, ...] = ()
-        self._measure: Measure = MEASURES[0]
-        self.at = 0
-        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self.setAccessibleName("The setting over its range")
-        self.setMinimumHeight(LEAST)
         self._column = QVBoxLayout(self)
         self._column.setContentsMargins(1, 1, 1, 1)
         self._space = PlotPlace(self)
@@ -63,16 +46,8 @@ class SweepPlot(QWidget):
         """Whether the plot has been built."""
         return self._plot is not None
 
-    def set_points(
-        self, request: PlanRequest, axes: Sequence[Axis], points: Sequence[Point], measure: Measure = MEASURES[0]
-    ) -> None:
-        """Other points."""
-        other = tuple(axes) != self._axes
-        self._request, self._axes, self._points, self._measure = request, tuple(axes), tuple(points), measure
-        if other or self.at >= len(self._points):
-            self.at = 0
+    def _points_changed(self) -> None:
         self._draw()
-        self.mark(self.at)
 
     # building --------------------------------------------------------------------------------------------------
 
@@ -171,28 +146,15 @@ class SweepPlot(QWidget):
 
     # keys and mouse --------------------------------------------------------------------------------------------
 
-    def mark(self, at: int) -> None:
-        """Put the mark on a point."""
-        if not self._points:
-            return
-        self.at = min(max(at, 0), len(self._points) - 1)
+    def _mark_moved(self) -> None:
         if self._cursor is not None:
             self._cursor.setValue(self.at)
-        if self._request is not None:
-            self.setAccessibleDescription(figures.shown(point_words(self._axes, self._points[self.at], self._request)))
-        self.marked.emit(self.at)
 
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Arrows move the mark, Enter makes its point the plan."""
-        key = Qt.Key(event.key())
+    def _led_to(self, key: Qt.Key) -> int | None:
+        """Arrows lead to the next point, pages over several, Home and End to the ends."""
         if key in _STEPS:
-            self.mark(self.at + _STEPS[key])
-        elif key in (Qt.Key.Key_Home, Qt.Key.Key_End):
-            self.mark(0 if key == Qt.Key.Key_Home else len(self._points) - 1)
-        elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
-            self.chosen.emit(self.at)
-        else:
-            super().keyPressEvent(event)
+            return self.at + _STEPS[key]
+        return {Qt.Key.Key_Home: 0, Qt.Key.Key_End: len(self._points) - 1}.get(key)
 
     def _clicked(self, event: Any) -> None:
         place: QPointF = self._plot.getPlotItem().vb.mapSceneToView(event.scenePos())
@@ -200,10 +162,3 @@ class SweepPlot(QWidget):
         self.mark(round(place.x()))
         if event.double():
             self.chosen.emit(self.at)
-
-
-def short_value(value: Any) -> str:
-    """A value of an axis where room is scarce."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        return shown(value)
-    return shown(value) if value < 10_000 else few(value)

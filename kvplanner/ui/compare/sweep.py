@@ -24,6 +24,7 @@ from kvplanner.solve.sweep import home
 from kvplanner.ui.compare.heat import HeatMap
 from kvplanner.ui.compare.measure import MEASURES
 from kvplanner.ui.compare.plot import SweepPlot
+from kvplanner.ui.compare.points import PointsView
 from kvplanner.ui.theme.ink import set_pale
 from kvplanner.ui.widgets.labels import Wrapped
 from kvplanner.ui.widgets.pages import Pages
@@ -118,7 +119,7 @@ class SweepPage(QWidget):
         self.measure.currentIndexChanged.connect(self._show_measure)
 
     @property
-    def _view(self) -> SweepPlot | HeatMap:
+    def _view(self) -> PointsView:
         return self.heat if len(self.axes) == 2 else self.plot
 
     # what is asked ---------------------------------------------------------------------------------------------
