@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from kvplanner.observe.snapshot import GpuSample, Reading, Snapshot
 from kvplanner.units import GIB, MIB
 from tests.nvml_stub.build import SCENARIOS, rewrite
+from tests.patience import LONG_S
 
 VLLM_NEW = """# HELP vllm:num_requests_running Number of requests in model execution batches.
 # TYPE vllm:num_requests_running gauge
@@ -41,6 +47,23 @@ class Stub:
 
     def forget_calls(self) -> None:
         self.log.unlink(missing_ok=True)
+
+
+@contextmanager
+def imitated_vllm(folder: Path, *words: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
+    """A process that looks like `vllm serve` with these words, started in `folder`."""
+    script = folder / "bin" / "vllm"
+    script.parent.mkdir()
+    script.write_text("import time\nprint('up', flush=True)\ntime.sleep(600)\n")
+    command = [sys.executable, str(script), "serve", *words]
+    with subprocess.Popen(
+        command, cwd=folder, env=os.environ | environment, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield process
+        process.kill()
+        process.wait(LONG_S)
 
 
 def scenario_text(name: str) -> str:

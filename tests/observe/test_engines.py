@@ -16,7 +16,8 @@ from kvplanner.observe.engines import address_of, launch_of, other_root
 from kvplanner.observe.signatures import recognise
 from kvplanner.observe.snapshot import EngineSeen, GpuSample, ProcessSample, Reading, Snapshot
 from kvplanner.units import GIB
-from tests.patience import LONG_S, wait_for
+from tests.observe.kit import imitated_vllm
+from tests.patience import wait_for
 
 
 def gpu(number: int, *processes: ProcessSample) -> GpuSample:
@@ -159,20 +160,10 @@ def test_addresses(words: tuple[str, ...], address: str) -> None:
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """A process that looks like vLLM, started in a folder that holds a model, with some GPUs hidden."""
-    script = tmp_path / "bin" / "vllm"
-    script.parent.mkdir()
-    script.write_text("import time\nprint('up', flush=True)\ntime.sleep(600)\n")
     (tmp_path / "lib" / "python3.12" / "site-packages" / "vllm-0.19.1.dist-info").mkdir(parents=True)
     (tmp_path / "models" / "m").mkdir(parents=True)
-    env = os.environ | {"CUDA_VISIBLE_DEVICES": "1"}
-    command = [sys.executable, str(script), "serve", "models/m"]
-    process = subprocess.Popen(command, cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    process.stdout.readline()
-    yield process
-    process.kill()
-    process.wait(LONG_S)
-    process.stdout.close()
+    with imitated_vllm(tmp_path, "models/m", CUDA_VISIBLE_DEVICES="1") as process:
+        yield process
 
 
 def test_a_real_process_tells_its_folder_and_its_gpus(server: subprocess.Popen[str], tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import threading
@@ -20,7 +19,7 @@ from kvplanner.observe.sampler import Sampler
 from kvplanner.ui.gpu_panel.feed import Feed
 from kvplanner.ui.gpu_panel.panel import GpuPanel
 from kvplanner.units import GIB, MIB
-from tests.observe.kit import VLLM_NEW, Stub
+from tests.observe.kit import VLLM_NEW, Stub, imitated_vllm
 from tests.observe.panel_kit import plan_for, until
 from tests.patience import LONG_S
 
@@ -43,17 +42,8 @@ compute = {pid}:{mine}
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """A process that looks like `vllm serve`."""
-    script = tmp_path / "bin" / "vllm"
-    script.parent.mkdir()
-    script.write_text("import time\nprint('up', flush=True)\ntime.sleep(600)\n")
-    command = [sys.executable, str(script), "serve", "meta-llama/Llama-3.1-8B-Instruct", "--max-model-len", "8192"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ.copy())
-    assert process.stdout is not None
-    process.stdout.readline()
-    yield process
-    process.kill()
-    process.wait(LONG_S)
-    process.stdout.close()
+    with imitated_vllm(tmp_path, "meta-llama/Llama-3.1-8B-Instruct", "--max-model-len", "8192") as process:
+        yield process
 
 
 @pytest.fixture

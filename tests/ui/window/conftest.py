@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.nvml_stub.build import environment
-from tests.observe.kit import Stub
+from tests.observe.kit import Stub, imitated_vllm
 from tests.patience import LONG_S
 
 NEEDED = ("Xvfb", "xdotool")
@@ -52,15 +51,6 @@ def card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stub:
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """A process that looks like `vllm serve`."""
-    script = tmp_path / "bin" / "vllm"
-    script.parent.mkdir()
-    script.write_text("import time\nprint('up', flush=True)\ntime.sleep(600)\n")
-    flags = ["--max-model-len", "4096", "--gpu-memory-utilization", "0.85"]
-    command = [sys.executable, str(script), "serve", "meta-llama/Llama-3.1-8B-Instruct", *flags]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ.copy())
-    assert process.stdout is not None
-    process.stdout.readline()
-    yield process
-    process.kill()
-    process.wait(LONG_S)
-    process.stdout.close()
+    flags = ("--max-model-len", "4096", "--gpu-memory-utilization", "0.85")
+    with imitated_vllm(tmp_path, "meta-llama/Llama-3.1-8B-Instruct", *flags) as process:
+        yield process
