@@ -77,9 +77,10 @@ def words_from(argv: Sequence[str]) -> tuple[Namespace, PlanWords]:
     given, extra = parser().parse_known_args(ours)
     given.beside = ""
     if len(extra) == 1 and given.model and not flags:  # "plan qwen3:8b compose.yaml", in either order
-        texts = [word for word in (extra[0], given.model) if word.lower().endswith(_TEXTS)]
-        if len(texts) == 1:
-            given.model, given.beside = sorted((given.model, *extra), key=texts.count, reverse=True)
+        model, other = given.model, extra[0]
+        if model.lower().endswith(_TEXTS) != other.lower().endswith(_TEXTS):  # one of the two is a text
+            # The text is read, the model's name stands beside it.
+            given.model, given.beside = (model, other) if model.lower().endswith(_TEXTS) else (other, model)
             extra = []
     if extra and extra[0].startswith("-"):
         parser().refuse(extra[0], f"The engine's go after --: kvplanner plan MODEL -- {' '.join(extra)[:60]}")

@@ -47,7 +47,7 @@ class RemedyPage(QWidget):
         self._unit: Unit = "GiB"
         self._empty = EMPTY
         self._plan: Plan | None = None
-        self._dimmed, self._said = False, ""
+        self._dimmed, self._why_refused = False, ""
         self._ways: Sequence[Back] = ()
         self.text = PageText("Ways to change the plan", self)
         self.text.anchorClicked.connect(self._clicked)
@@ -89,15 +89,15 @@ class RemedyPage(QWidget):
         self._empty = text or EMPTY
         self._show()
 
-    def show_back(self, said: str, ways: Sequence[Back]) -> None:
+    def show_back(self, why: str, ways: Sequence[Back]) -> None:
         """Why what is set has no plan, and the ways back to one: shown until it has."""
-        self._said, self._ways = said, ways
+        self._why_refused, self._ways = why, ways
         self._show()
 
     @property
     def _backing(self) -> bool:
         """Whether ways back to a plan are what shows."""
-        return self._finder.refused and bool(self._said)
+        return self._finder.refused and bool(self._why_refused)
 
     def _show(self) -> None:
         self.set_dimmed(self._dimmed)
@@ -105,22 +105,22 @@ class RemedyPage(QWidget):
         remedies, plan = self._finder.remedies, self._finder.plan
         if self._backing:
             rows = "".join(self._row_back(number, way) for number, way in enumerate(self._ways))
-            said = f'<p style="margin:0 0 8px 0;color:{tokens.muted}">{words.rich(self._said)}</p>'
-            self._set(f'<p style="margin:0 0 2px 0"><b>{BACK}</b></p>{said}{rows}')
+            why = f'<p style="margin:0 0 8px 0;color:{tokens.muted}">{words.rich(self._why_refused)}</p>'
+            self._set(f'<p style="margin:0 0 2px 0"><b>{BACK}</b></p>{why}{rows}')
             return
         if self._plan is None:
-            told = words.rich(self._empty)
+            instead = words.rich(self._empty)
         elif plan is not None and plan.fits is None:
-            told = UNKNOWN
+            instead = UNKNOWN
         elif remedies is None or plan is None:
-            told = SEARCHING
+            instead = SEARCHING
         elif not remedies:
-            told = words.rich(sizes_in(without(plan), self._unit))
+            instead = words.rich(sizes_in(without(plan), self._unit))
         else:
             rows = "".join(self._row(number, remedy) for number, remedy in enumerate(remedies))
             self._set(f'<p style="margin:0 0 8px 0"><b>{heading(plan)}</b></p>{rows}')
             return
-        self.text.setHtml(f'<p style="color:{tokens.muted}">{shown_html(told)}</p>')
+        self.text.setHtml(f'<p style="color:{tokens.muted}">{shown_html(instead)}</p>')
 
     def _set(self, html: str) -> None:
         self.text.setHtml(f'<div style="color:{tokens_of(self).text}">{shown_html(html)}</div>')
@@ -145,7 +145,7 @@ class RemedyPage(QWidget):
 
     def _clicked(self, url: QUrl) -> None:
         number = int(url.fragment() or -1)
-        if self._finder.refused:
+        if self._backing:
             if 0 <= number < len(self._ways):
                 self._ways[number].run()
             return

@@ -27,7 +27,7 @@ class MessageStrip(QFrame):
 
     def __init__(self, message: Message, parent: QWidget) -> None:
         super().__init__(parent)
-        self.message, self._bar = message, parent
+        self.message = message
         self.setProperty("level", message.level)
         self.setAccessibleName(f"{LEVEL_WORDS[message.level]}: {message.text}")
         text = WrappedLabel(message.text, self)
@@ -58,8 +58,8 @@ class MessageStrip(QFrame):
 
     def _time_is_up(self) -> None:
         """Goes, unless the pointer or the focus is on this message or one beside it."""
-        focus = QApplication.focusWidget()
-        if self._bar.underMouse() or (focus is not None and self._bar.isAncestorOf(focus)):
+        bar, focus = self.parentWidget() or self, QApplication.focusWidget()
+        if bar.underMouse() or (focus is not None and bar.isAncestorOf(focus)):
             self.timer.start(AGAIN_MS)
         else:
             self.dismiss()
