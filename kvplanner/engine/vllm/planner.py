@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 from kvplanner.engine.option import FlagRule, Option, OptionValue, Resolved
 from kvplanner.engine.plan import DevicePlan, Limits, Plan
-from kvplanner.engine.probe import Probe
 from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.segment import Segment, SegmentKind
 from kvplanner.engine.shared.device import at_stage, described, unplannable
@@ -36,6 +35,7 @@ from kvplanner.units import counted
 if TYPE_CHECKING:
     from kvplanner.engine.draft import DraftWish
     from kvplanner.engine.lever import Lever
+    from kvplanner.engine.probe import Probe
 
 __all__ = ["ENGINE", "Vllm"]
 

@@ -15,8 +15,7 @@ from kvplanner.report import words
 from kvplanner.report.devices import replicas, roles
 from kvplanner.report.segments import words_of
 from kvplanner.report.words import Unit
-from kvplanner.ui.bars import axis, marks
-from kvplanner.ui.bars.grid import Grid, fitted
+from kvplanner.ui.bars import marks
 from kvplanner.ui.bars.shapes import (
     AXIS,
     COMFORT,
@@ -27,6 +26,7 @@ from kvplanner.ui.bars.shapes import (
     THICK,
     Cell,
     Density,
+    Grid,
     IdleRow,
     Layout,
     Measured,
@@ -34,7 +34,7 @@ from kvplanner.ui.bars.shapes import (
     Text,
     View,
 )
-from kvplanner.ui.theme.geometry import Measure, Rect
+from kvplanner.ui.theme.geometry import Measure, Rect, fitted
 
 # An overflowing bar may take this many capacities of the axis; a longer one is cut, and says so.
 LONGEST: Final = 1.8
@@ -92,7 +92,7 @@ def arrange(plan: Plan, width: float, height: float, measure: Measure, view: Vie
             plan, y, (grid.x0, grid.scale, grid.x1), density, (measure, view.unit, made[0].title.rect.x)
         )
         y = idle[-1].rect.bottom
-    return Layout(width, y + AXIS, header, delta, tuple(made), idle, axis.axis(grid, y), y, grid.x0, grid.scale)
+    return Layout(width, y + AXIS, header, delta, tuple(made), idle, marks.axis(grid, y), y, grid.x0, grid.scale)
 
 
 def _bracket_texts(plan: Plan, rows: Sequence[tuple[tuple[int, ...], bool]], unit: Unit) -> list[str]:

@@ -8,7 +8,7 @@ from kvplanner.engine.plan import Plan
 from kvplanner.engine.segment import SegmentKind
 from kvplanner.record import NamedTuple
 from kvplanner.report.words import Unit
-from kvplanner.ui.theme.geometry import Rect, Role
+from kvplanner.ui.theme.geometry import Measure, Rect, Role
 
 
 class Density(NamedTuple):
@@ -185,6 +185,25 @@ class View(NamedTuple):
     delta: str = ""
     fill: float | None = None
     still: bool = False
+
+
+class Grid(NamedTuple):
+    """The columns that all rows share: names up to x0, bars from there to x1. scale: pixels of a byte."""
+
+    plan: Plan
+    view: View
+    measure: Measure
+    density: Density
+    width: float
+    x0: float
+    x1: float
+    capacity: int
+    end_bytes: int
+    scale: float
+
+    def x(self, value: float) -> float:
+        """Where a number of bytes lies on the axis."""
+        return self.x0 + value * self.scale
 
 
 def _gap(rect: Rect, x: float) -> float:

@@ -23,13 +23,12 @@ from kvplanner.report.facts import engine_title, weights_text
 from kvplanner.report.segments import heading_of
 from kvplanner.report.verdict import Verdict, verdict
 from kvplanner.report.words import Unit
-from kvplanner.ui.bars.grid import fitted
 from kvplanner.ui.bars.layout import arrange, height_of
 from kvplanner.ui.bars.painter import Marks, paint
 from kvplanner.ui.bars.shapes import COMFORT, HEADER, Cell, Layout, Row, View
 from kvplanner.ui.bars.swatch import paint_swatch
 from kvplanner.ui.theme.figures import shown
-from kvplanner.ui.theme.geometry import Rect, Role
+from kvplanner.ui.theme.geometry import Rect, Role, fitted
 from kvplanner.ui.theme.ink import Type, colour, sized
 from kvplanner.ui.theme.palette import THEMES, ThemeName, Tokens
 from kvplanner.ui.verdict.icon import paint_status

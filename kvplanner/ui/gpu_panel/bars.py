@@ -11,10 +11,9 @@ from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 from kvplanner.observe.overlay import Part
 from kvplanner.record import NamedTuple
 from kvplanner.ui.bars.access import Accessible
-from kvplanner.ui.bars.grid import fitted
 from kvplanner.ui.gpu_panel.rows import BarRow, axis_end
 from kvplanner.ui.theme.figures import shown, shown_figures
-from kvplanner.ui.theme.geometry import tick_step, tick_text, ticks
+from kvplanner.ui.theme.geometry import fitted, tick_step, tick_text, ticks
 from kvplanner.ui.theme.ink import Type, colour, fill_segment, pen, tokens_of
 from kvplanner.ui.theme.palette import Tokens, mix
 from kvplanner.units import ByteUnit, in_unit

@@ -12,11 +12,10 @@ from kvplanner.diagnose.stages import LoggedStage
 from kvplanner.engine.plan import Plan
 from kvplanner.report import words
 from kvplanner.report.words import Unit
-from kvplanner.ui.bars.grid import fitted
 from kvplanner.ui.startup.labels import free_row, is_free, line_places, value_tops
 from kvplanner.ui.startup.steps import ABOVE, BOTTOM, LEFT, LEGEND, RIGHT, Step, Steps, right_end
 from kvplanner.ui.theme.figures import shown_figures
-from kvplanner.ui.theme.geometry import Measure, Rect, tick_step, tick_text, ticks
+from kvplanner.ui.theme.geometry import Measure, Rect, fitted, tick_step, tick_text, ticks
 from kvplanner.ui.theme.ink import Type, colour, fill_pattern, pen, snapped
 from kvplanner.ui.theme.palette import Tokens, mix
 from kvplanner.units import GB, GIB

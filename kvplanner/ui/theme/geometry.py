@@ -105,3 +105,11 @@ def grown(width: int, line_height: int, share: float = 0.7) -> int:
     share: of the letters' growth that it takes, as far as the form has room.
     """
     return round(width * (1 + max(line_height / USUAL_LINE - 1, 0.0) * share))
+
+
+def fitted(text: str, width: float, measure: Measure, role: Role = "small") -> str:
+    """The text, cut short with "…" where it is wider than `width`."""
+    if measure(text, role) <= width:
+        return text
+    keep = next((n for n in range(len(text) - 1, 0, -1) if measure(text[:n] + "…", role) <= width), 0)
+    return f"{text[:keep].rstrip()}…" if keep else ""

@@ -18,9 +18,8 @@ from kvplanner.report.verdict import Verdict, no_plan, refused, verdict
 from kvplanner.report.words import Unit
 from kvplanner.ui.theme.figures import shown
 from kvplanner.ui.theme.ink import sized, tokens_of
-from kvplanner.ui.verdict.details import Details
-from kvplanner.ui.verdict.headline import Headline
 from kvplanner.ui.verdict.icon import STATE_NAMES, StatusIcon
+from kvplanner.ui.verdict.sentences import Details, Headline
 from kvplanner.ui.widgets.labels import Wrapped
 from kvplanner.units import counted
 

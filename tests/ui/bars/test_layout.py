@@ -15,10 +15,9 @@ from kvplanner.engine.segment import SEGMENT_KINDS, Segment
 from kvplanner.estimate import banded, exact
 from kvplanner.report.devices import short, telling_kind
 from kvplanner.report.segments import meaning_of
-from kvplanner.ui.bars.grid import fitted
 from kvplanner.ui.bars.layout import arrange, height_of, rows_of
 from kvplanner.ui.bars.shapes import COMFORT, COMPACT, HEADER, Layout, Measured, MeasuredPart, View
-from kvplanner.ui.theme.geometry import pattern_lines, tick_step, tick_text, ticks
+from kvplanner.ui.theme.geometry import fitted, pattern_lines, tick_step, tick_text, ticks
 from kvplanner.units import GIB
 from tests import sample_plans
 from tests.engine import verdicts

@@ -22,7 +22,7 @@ from kvplanner.report.explain import as_text, explanation
 from kvplanner.report.verdict import Verdict, verdict
 from kvplanner.report.words import Unit
 from kvplanner.ui.breakdown.lines import lines
-from kvplanner.ui.verdict.details import DOT
+from kvplanner.ui.verdict.sentences import DOT
 from kvplanner.ui.verdict.view import VerdictView
 from kvplanner.ui.window.window import MainWindow
 from kvplanner.units import GIB

@@ -15,7 +15,7 @@ from kvplanner.report.sentences import engine_message, summary
 from kvplanner.report.verdict import no_plan, verdict
 from kvplanner.sized_text import sizes_in
 from kvplanner.ui.theme.palette import THEMES, ThemeName
-from kvplanner.ui.verdict.headline import balanced_width
+from kvplanner.ui.verdict.sentences import balanced_width
 from kvplanner.ui.verdict.view import VerdictView
 from kvplanner.units import GIB
 from tests import sample_plans

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from kvplanner.engine.draft import DraftWish
 from kvplanner.engine.option import OptionValue
 from kvplanner.errors import BadInput
+
+if TYPE_CHECKING:
+    from kvplanner.engine.draft import DraftWish
 
 _FLAG: Final = "--speculative-config"
 _NGRAM: Final = ("ngram", "[ngram]")
@@ -20,5 +22,7 @@ def draft_wanted(options: Mapping[str, OptionValue]) -> DraftWish | None:
         raise BadInput("method draft_model needs a draft model", _FLAG, 'Add its "model"')
     if not name or method not in (None, "", "draft_model") or name.lower() in _NGRAM:
         return None
+    from kvplanner.engine.draft import DraftWish  # most plans have no draft, and a start none
+
     # An EAGLE head is known by its name, and sized by rule.
     return DraftWish(name, f"{_FLAG}.model", optional=not method and "eagle" in name.lower())
