@@ -38,7 +38,7 @@ class Trial:
         """The second context over the model's own prediction layers."""
         assert self.draft is not None
         other = settings._replace(context=_drafting(settings.context))
-        found = self.draft.sizes(drafting.beside(other, self.own.sizes(settings)))
+        found = self.draft.sizes(drafting.beside(other, self.sizes(settings)))
         return drafting.layers_alone(found, self.draft.tensors)
 
     def reserved(self, settings: Settings) -> tuple[int, ...]:

@@ -66,3 +66,10 @@ def test_a_draft_drafts_three_tokens_where_nobody_says_how_many() -> None:
     assert plan(models.load(ONE), "1x80GiB", spec_type="draft-mtp", version="b9000").options[
         "spec_draft_n_max"
     ].value == 16  # fmt: skip
+
+
+@pytest.mark.parametrize("split", ["layer", "tensor"])
+def test_a_wrong_override_beside_it_is_refused_as_without_it(split: str) -> None:
+    """--fit asks for the second context first."""
+    with pytest.raises(BadInput, match="is not PATTERN=BUFFER"):
+        plan(models.load(ONE), "2x24GiB", spec_type="draft-mtp", override_tensor="/nowhere", split_mode=split)
