@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, NoReturn
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from kvplanner.cli.output import flush, say, terminal_columns
 from kvplanner.errors import BadInput, UnknownName
@@ -32,6 +33,14 @@ class Parser(argparse.ArgumentParser):
             allow_abbrev=False,
             formatter_class=_Formatter,
         )
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse's, but --flag=-- is refused: Python 3.11 makes an empty list of it, whatever the flag."""
+        for word in takewhile(lambda word: word != "--", args or ()):
+            flag = word.removesuffix("--").removesuffix("=")
+            if flag != word and any(flag in action.option_strings for action in self._actions):
+                self.error(f"{flag}: expected a value, got --")
+        return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
         """Raises BadInput instead of printing usage and leaving."""

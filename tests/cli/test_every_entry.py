@@ -238,6 +238,18 @@ def test_a_sparse_terabyte_is_not_read(terminal: Terminal, tmp_path: Path, no_ne
 
 
 @pytest.mark.parametrize("command", ALL)
+def test_no_flag_takes_the_mark_before_the_engines_flags_for_its_value(
+    terminal: Terminal, no_network: list[object], command: str
+) -> None:
+    for action in arguments(command):
+        for flag in action.option_strings if action.nargs != 0 else ():
+            words = f"{flag}=--" if flag.startswith("--") else f"{flag}--"
+            ran = ended_well(terminal, [*BASE[command].split(), words], (command, words))
+            assert ran.status == 2, (command, words)
+            assert f"{flag}: expected a value" in ran.err, (command, words)
+
+
+@pytest.mark.parametrize("command", ALL)
 def test_every_flag_refuses_nonsense_in_one_line(
     terminal: Terminal, tmp_path: Path, no_network: list[object], command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
