@@ -4,7 +4,8 @@ describes itself: "2 × H100 + H200".
 
 Names match by exact alias, then exact name without vendor words (with its memory where names repeat), then the same
 product ("3080" is no 3080 Ti), then all words present; unmodified boards come before re-worked ones. What stays
-ambiguous is an error that lists the choices: the memories first where there are several, then the boards.
+ambiguous is an error that lists the choices: the memories first where there are several, then the boards. Who plans may
+have boards of one product and one memory ("A100 80GB": SXM4 or PCIe) chosen from, with the choice named.
 """
 
 from __future__ import annotations
@@ -52,6 +53,16 @@ def _plain(text: str) -> str:
 
 def find(text: str, entries: Sequence[GpuEntry]) -> GpuEntry:
     """The one GPU that `text` names. Raises UnknownName with the near ones."""
+    found = _matching(text, entries)
+    if len(found) > 1:
+        raise _ambiguous(text.strip(), found, entries)
+    if not found:
+        raise UnknownName(f"no GPU is called {text!r}", "--gpu", _near(_plain(text), entries), _REMEDY)
+    return found[0]
+
+
+def _matching(text: str, entries: Sequence[GpuEntry]) -> list[GpuEntry]:
+    """The GPUs that `text` fits best, none where it fits none. Raises UnknownName where it has no word of a name."""
     wanted = text.strip().lower()
     plain, words = _plain(text), _plain(text).split()
     if not plain:
@@ -66,12 +77,16 @@ def find(text: str, entries: Sequence[GpuEntry]) -> GpuEntry:
     )
     for matches in stages:
         found = [e for e in entries if matches(e)]
-        found = [e for e in found if not e.modified] or found
-        if len(found) == 1:
-            return found[0]
         if found:
-            raise _ambiguous(text.strip(), found, entries)
-    raise UnknownName(f"no GPU is called {text!r}", "--gpu", _near(plain, entries), _REMEDY)
+            return [e for e in found if not e.modified] or found
+    return []
+
+
+def _alike(text: str, entries: Sequence[GpuEntry]) -> list[GpuEntry]:
+    """The boards that `text` fits where all are one product with one memory, so that a plan needs no answer which."""
+    found = _matching(text, entries)
+    same = len({(product(e.name), e.memory_gb) for e in found}) == 1 and found[0].memory_gb is not None
+    return found if same and len(found) > 1 else []
 
 
 def _ambiguous(text: str, found: Sequence[GpuEntry], entries: Sequence[GpuEntry]) -> UnknownName:
@@ -185,12 +200,16 @@ def _board(name: str, entries: Sequence[GpuEntry], load: Callable[[str], GpuSpec
     return found
 
 
-def parse_machine(text: str, entries: Sequence[GpuEntry], load: Callable[[str], GpuSpec]) -> Machine:
+def parse_machine(
+    text: str, entries: Sequence[GpuEntry], load: Callable[[str], GpuSpec], *, choose: bool = False
+) -> Machine:
     """The machine that `text` names; `load` fetches a GpuSpec by id.
 
+    With `choose` the first of several boards of one product and memory is taken, and `assumed` of the machine says so.
     Raises UnknownName for names and BadInput for counts and sizes that make no sense.
     """
     devices: list[Device] = []
+    assumed: list[str] = []
     custom = False
     for part in _SPLIT.split(text):
         if not part.strip():
@@ -203,9 +222,19 @@ def parse_machine(text: str, entries: Sequence[GpuEntry], load: Callable[[str], 
         if re.fullmatch(_SIZE, name.strip()):
             spec, custom = custom_gpu(_size(name)), True
         else:
-            count, spec = _named(count, name.strip(), entries, load)
+            alike = _alike(name, entries) if choose and _plain(name) else []
+            if alike:
+                spec = load(alike[0].id)
+                assumed.append(_choice(name.strip(), alike))
+            else:
+                count, spec = _named(count, name.strip(), entries, load)
             if len(devices) + count > MAX_DEVICES:
                 raise BadInput(f"more than {MAX_DEVICES} GPUs cannot be planned", "--gpu", "Name fewer")
         first = len(devices)
         devices.extend(Device(first + i, spec) for i in range(count))
-    return Machine(tuple(devices), "custom" if custom else "catalogue")
+    return Machine(tuple(devices), "custom" if custom else "catalogue", tuple(dict.fromkeys(assumed)))
+
+
+def _choice(text: str, found: Sequence[GpuEntry]) -> str:
+    names = " or ".join(e.name for e in found)
+    return f"{text!r} is {names}, with {found[0].memory_gb:g} GB alike: planned for {found[0].name}"

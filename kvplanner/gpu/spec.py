@@ -56,10 +56,14 @@ class Device(NamedTuple):
 
 
 class Machine(NamedTuple):
-    """The devices that a plan may use, in the engine's order; source: "catalogue", "this machine", "custom"."""
+    """The devices that a plan may use, in the engine's order; source: "catalogue", "this machine", "custom".
+
+    assumed: what was chosen where the words left it open, as sentences.
+    """
 
     devices: tuple[Device, ...]
     source: str = "catalogue"
+    assumed: tuple[str, ...] = ()
 
     @property
     def gpus(self) -> tuple[Device, ...]:

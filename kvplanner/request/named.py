@@ -21,12 +21,13 @@ _LOAD_EXAMPLE: Final = "Write users@prompt+output in tokens, for example 32@1500
 
 
 def machine_of(text: str, local: Callable[[], Machine | None]) -> tuple[Machine, str, tuple[str, ...]]:
-    """The machine that --gpu names, its words, and what to say when nothing was named.
+    """The machine that --gpu names, its words, and what to say when nothing was named or it was left open which.
 
     Without words: this machine's GPUs when they can be seen, else the start GPU. Raises UnknownName, BadInput.
     """
     if text and text.strip().lower() != LOCAL:
-        return gpus.machine(text), text, ()
+        named = gpus.machine(text, choose=True)
+        return named, gpus.machine_words(named) if named.assumed else text, named.assumed
     seen = local()
     if seen is not None:
         said = () if text else (f"No --gpu was given: planned for this machine's {seen.describe()}",)

@@ -166,6 +166,29 @@ def test_what_fits_two_asks_with_both(text: str, near: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("A100 80GB", "1xa100-sxm4-80gb"),
+        ("4xA100 80GB", "4xa100-sxm4-80gb"),
+        ("A100 40GB x2, H100", "2xa100-sxm4-40gb,1xh100-sxm5-80gb"),
+        ("H100 80GB", "1xh100-sxm5-80gb"),
+    ],
+)
+def test_a_plan_takes_one_of_boards_with_the_same_memory_and_says_which(text: str, words: str) -> None:
+    machine = gpus.machine(text, choose=True)
+    assert gpus.machine_words(machine) == words
+    (said,) = machine.assumed
+    assert f"planned for {machine.devices[0].gpu.name}" in said
+    assert gpus.machine(words, choose=True).assumed == ()
+
+
+@pytest.mark.parametrize("text", ["A100", "3080", "4060 Ti", "RTX 6000", "A100 1g.5gb"])
+def test_boards_of_other_memories_are_still_asked_for(text: str) -> None:
+    with pytest.raises(UnknownName, match="fits"):
+        gpus.machine(text, choose=True)
+
+
+@pytest.mark.parametrize(
     ("text", "printed_gib"),
     [
         # As `nvidia-smi mig -lgip` prints them in NVIDIA's MIG user guide.
