@@ -143,8 +143,8 @@ def readings(model: str) -> Iterator[int]:
 
 def test_every_architecture_has_a_reader() -> None:
     used = {name for facts in records().values() for name in facts["config"].get("architectures", ())[:1]}
-    assert len(records()) == 713
-    assert len(used) == 104
+    assert len(records()) == 727
+    assert len(used) == 105
     assert all(name in READERS for name in used)
 
 
