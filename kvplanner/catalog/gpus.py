@@ -115,7 +115,7 @@ def spec_of(facts: dict[str, Any], entry: GpuEntry) -> GpuSpec:
 
 
 def machine(text: str, *, choose: bool = False) -> Machine:
-    """The machine that text such as "2xRTX 4090" names; `choose`: as of `parse_machine`. Raises UnknownName, BadInput."""
+    """The machine that text such as "2xRTX 4090" names; `choose`: see `parse_machine`. Raises UnknownName, BadInput."""
     from kvplanner.gpu.match import parse_machine
 
     return parse_machine(text, index(), gpu, choose=choose)
