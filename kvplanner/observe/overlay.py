@@ -46,9 +46,9 @@ class Overlay(NamedTuple):
     def text(self, unit: ByteUnit = "GiB") -> str:
         """The line under the bar."""
         if self.seen is None or self.engine.value is None:
-            held = " · ".join(f"{p.name} {in_unit(p.bytes, unit):.2f}" for p in self.parts if p.kind != "driver")
+            used = " · ".join(f"{p.name} {in_unit(p.bytes, unit):.2f}" for p in self.parts if p.kind != "driver")
             why = "no engine runs here" if self.seen is None else self.engine.reason
-            return f"measured: {held or 'nothing in use'} {unit if held else ''}".rstrip() + f" · {why}"
+            return f"measured: {used or 'nothing in use'} {unit if used else ''}".rstrip() + f" · {why}"
         who = f"{self.seen.title} (pid {self.seen.pid})"
         planned = f"{in_unit(self.planned_bytes, unit):.2f}"
         if not self.engine.value:
@@ -116,13 +116,13 @@ def choose_engine(
     if pid is not None:
         return next((e for e in snapshot.engines if e.pid == pid), None)
     samples = {g.uuid: g for g in matched.values()}.values()
-    held = {
+    by_pid = {
         e.pid: sum(engine_bytes(g, e.pid).value or 0 for g in samples)
         for e in snapshot.engines
         if e.engine == plan.request.engine
     }
-    best = max(held, key=lambda p: held[p], default=None)
-    if best is None or not held[best]:
+    best = max(by_pid, key=lambda p: by_pid[p], default=None)
+    if best is None or not by_pid[best]:
         return None
     return next(e for e in snapshot.engines if e.pid == best)
 
@@ -139,11 +139,11 @@ def overlays(
 def _overlay(plan: Plan, position: int, gpu: GpuSample, engine: EngineSeen | None) -> Overlay:
     device = plan.devices[position]
     planned = sum(s.bytes for s in device.segments if s.kind in _ENGINE_KINDS)
-    held = engine_bytes(gpu, engine.pid) if engine else Reading(None, "no engine runs here")
-    gap = held if held.value is None else Reading(held.value - planned)
+    used = engine_bytes(gpu, engine.pid) if engine else Reading(None, "no engine runs here")
+    gap = used if used.value is None else Reading(used.value - planned)
     name = f"{engine.title} (pid {engine.pid})" if engine else ""
-    found = parts(gpu, held if engine else Reading(0), name)
-    return Overlay(position, gpu, found, planned, held, gap, engine, gpu.status != "ok")
+    found = parts(gpu, used if engine else Reading(0), name)
+    return Overlay(position, gpu, found, planned, used, gap, engine, gpu.status != "ok")
 
 
 def parts(gpu: GpuSample, engine: Reading, engine_name: str = "engine") -> tuple[Part, ...]:
@@ -156,8 +156,8 @@ def parts(gpu: GpuSample, engine: Reading, engine_name: str = "engine") -> tuple
         return ()
     mine = min(engine.value or 0, allocated) if not gpu.shared else engine.value or 0
     rest = max(0, allocated - mine)
-    told = all(p.memory.value is not None for p in gpu.processes or ())
-    rest_name = "other programs" if told and engine.value is not None else "in use"
+    all_known = all(p.memory.value is not None for p in gpu.processes or ())
+    rest_name = "other programs" if all_known and engine.value is not None else "in use"
     rest_name = "system and programs" if gpu.shared else rest_name
     found = (
         Part("driver", gpu.reserved.value or 0, "driver reserved"),

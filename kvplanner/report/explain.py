@@ -110,8 +110,8 @@ def _notes(
     plan: Plan, device: DevicePlan, kind: SegmentKind | None, unit: Unit, sources: Sequence[Estimate]
 ) -> tuple[str, ...]:
     """Remarks, each once; the rule of thumb is what the last question is about."""
-    said = (*_cache_notes(plan, device, kind, unit), *(note for e in sources for note in e.notes))
-    return tuple(sizes_in(note, unit) for note in dict.fromkeys(said) if not note.startswith("The rule of thumb"))
+    notes = (*_cache_notes(plan, device, kind, unit), *(note for e in sources for note in e.notes))
+    return tuple(sizes_in(note, unit) for note in dict.fromkeys(notes) if not note.startswith("The rule of thumb"))
 
 
 def _before_the_cache(plan: Plan, position: int, cache: Estimate) -> list[tuple[str, Estimate]]:
@@ -208,8 +208,8 @@ def _ends(estimate: Estimate, unit: Unit) -> str:
     if reach and estimate.high >= SMALL:
         return f"{reach} {unit}"
     ends = words.low_end(estimate), estimate.high
-    told = (tuple(show_size(end, unit, digits) for end in ends) for digits in (0, 1, 2, 3))
-    return next((" to ".join(pair) for pair in told if pair[0] != pair[1]), "")
+    pairs = (tuple(show_size(end, unit, digits) for end in ends) for digits in (0, 1, 2, 3))
+    return next((" to ".join(pair) for pair in pairs if pair[0] != pair[1]), "")
 
 
 class Scale(NamedTuple):
@@ -307,22 +307,22 @@ def _cache_notes(plan: Plan, device: DevicePlan, kind: SegmentKind | None, unit:
     cache = plan.kv_cache
     if kind != "kv_cache" or cache is None:
         return ()
-    said = [_group_note(cache, group) for group in cache.groups]
+    notes = [_group_note(cache, group) for group in cache.groups]
     segment = device.segment("kv_cache")
     if segment and device.bytes_per_unit:
         apart = any(group.kind == "state" and not group.units_per_request for group in cache.groups)
         # Of what a driver keeps elsewhere, the cells are those of both places.
-        held = cache.units * device.bytes_per_unit if plan.verdict.spilled is not None else segment.bytes
-        hold = f"{words.size(held, unit)} hold {'recurrent states and ' if apart else ''}"
-        said.append(
+        kept = cache.units * device.bytes_per_unit if plan.verdict.spilled is not None else segment.bytes
+        hold = f"{words.size(kept, unit)} hold {'recurrent states and ' if apart else ''}"
+        notes.append(
             f"{hold}{cache.units:,} {cache.unit} of {device.bytes_per_unit:,} bytes: "
             f"{words.tokens(cache.tokens, cache.tokens_low, cache.tokens_high)}, "
             f"{cache.max_concurrency:,.2f} requests of {cache.context_length:,} tokens at once"
         )
     if cache.bytes_per_token:
         where = per_device(plan, cache) if cache.shared_out else " on each GPU"
-        said.append(f"{cache.bytes_per_token:,.0f} bytes of KV cache per token{where}")
-    return tuple(said)
+        notes.append(f"{cache.bytes_per_token:,.0f} bytes of KV cache per token{where}")
+    return tuple(notes)
 
 
 def _group_note(cache: KvCache, group: CacheGroup) -> str:
@@ -337,19 +337,19 @@ def _group_note(cache: KvCache, group: CacheGroup) -> str:
     return f"{note}; a request of {cache.context_length:,} tokens takes {group.units_per_request:,} {cache.unit}"
 
 
-def as_text(told: Explanation) -> str:
+def as_text(explanation: Explanation) -> str:
     """The explanation as lines of text, for the clipboard."""
-    lines = [told.title, told.where, told.meaning, told.value, told.band]
-    for formula in told.formulas:
+    lines = [explanation.title, explanation.where, explanation.meaning, explanation.value, explanation.band]
+    for formula in explanation.formulas:
         lines += formula.lines()
-    if told.inputs:
-        wide = [max(len(row[i]) for row in told.inputs) for i in range(3)]
+    if explanation.inputs:
+        wide = [max(len(row[i]) for row in explanation.inputs) for i in range(3)]
         lines += [
             "",
-            *(f"{r[0]:<{wide[0]}}  {r[1]:>{wide[1]}}  {r[2]:<{wide[2]}}  {r[3]}".rstrip() for r in told.inputs),
+            *(f"{r[0]:<{wide[0]}}  {r[1]:>{wide[1]}}  {r[2]:<{wide[2]}}  {r[3]}".rstrip() for r in explanation.inputs),
         ]
-    if told.notes:
-        lines += ["", *told.notes]
-    for answer in told.answers:
+    if explanation.notes:
+        lines += ["", *explanation.notes]
+    for answer in explanation.answers:
         lines += ["", answer.question, answer.text]
-    return "\n".join([*lines, "", told.rules]) + "\n"
+    return "\n".join([*lines, "", explanation.rules]) + "\n"

@@ -112,12 +112,12 @@ def snippet(form: Form, plan: Plan, path: str = "", nodes: int = 0) -> str:
         found = found._replace(nodes=count, memory=tuple(memory_by_node(plan, count)), replicas=plan.replicas)
     if form not in _WITH_IMAGE and plan.request.version:
         found = found._replace(remarks=(*found.remarks, f"{OF_RELEASE}{plan.request.version}"))
-    said = found.signature.modelfile if form == "modelfile" else ()
+    placed = found.signature.modelfile if form == "modelfile" else ()
     if form == "python":
         declared = engine(plan.request.engine).options(plan.request.version)
-        said = tuple(option.name for option in declared if option.flags[0] in found.signature.python_flags)
-        return _python(_as_served(found._replace(remarks=(*found.remarks, *_unsaid(plan, said))), plan))
-    return _FORMS[form](found._replace(remarks=(*found.remarks, *_unsaid(plan, said))))
+        placed = tuple(option.name for option in declared if option.flags[0] in found.signature.python_flags)
+        return _python(_as_served(found._replace(remarks=(*found.remarks, *_unsaid(plan, placed))), plan))
+    return _FORMS[form](found._replace(remarks=(*found.remarks, *_unsaid(plan, placed))))
 
 
 def started(plan: Plan) -> PlanRequest:
@@ -161,10 +161,10 @@ def _remarks(plan: Plan) -> Iterator[str]:
         yield "By the plan this does not start"
 
 
-def _unsaid(plan: Plan, said: Sequence[str]) -> Iterator[str]:
-    """What was planned with and no command line says; said: options that the form has places for."""
+def _unsaid(plan: Plan, placed: Sequence[str]) -> Iterator[str]:
+    """What was planned with and no command line says; placed: options that the form has places for."""
     for option in engine(plan.request.engine).options(plan.request.version):
-        if option.role == "caller" and option.name in plan.request.options and option.name not in said:
+        if option.role == "caller" and option.name in plan.request.options and option.name not in placed:
             yield f"{NOT_SAID}{option.flags[0]} {plan.request.options[option.name]} ({option_label(option)})"
 
 
@@ -274,23 +274,23 @@ def _scalar(c: str) -> str:
 def _compose(found: _Launch) -> str:
     _need_image(found)
 
-    def said(text: str) -> str:
+    def quoted(text: str) -> str:
         return yaml_text(text.replace("$", "$$"))  # compose puts variables in for a single one
 
-    lines = ["services:", f"  {found.request.engine}:", f"    image: {said(found.image)}"]
+    lines = ["services:", f"  {found.request.engine}:", f"    image: {quoted(found.image)}"]
     lines += ["    ipc: host"] if found.parallel else []
-    lines += ["    ports:", f"      - {said(_ports(found))}"]
+    lines += ["    ports:", f"      - {quoted(_ports(found))}"]
     volumes = [
         yaml_text(f"${{HOME}}{host.removeprefix('$HOME')}:{inside}") if host.startswith("$HOME/")
-        else said(f"{host}:{inside}") for host, inside in _volumes(found, "$HOME")
+        else quoted(f"{host}:{inside}") for host, inside in _volumes(found, "$HOME")
     ]  # fmt: skip
     lines += ["    volumes:", *(f"      - {volume}" for volume in volumes)] if volumes else []
-    environment = [f"      {said(name)}: {said(value)}" for name, value in found.words.environment.items()]
+    environment = [f"      {quoted(name)}: {quoted(value)}" for name, value in found.words.environment.items()]
     if _from_hub(found):
         environment.append(f'      "{_TOKEN}": "${{{_TOKEN}:-}}"')
     lines += ["    environment:", *environment] if environment else []
     if found.arguments:
-        lines += ["    command:", *(f"      - {said(word)}" for word in found.arguments)]
+        lines += ["    command:", *(f"      - {quoted(word)}" for word in found.arguments)]
     lines += [
         "    deploy:", "      resources:", "        reservations:", "          devices:",
         "            - driver: nvidia", f"              count: {found.gpus}", "              capabilities: [gpu]",
@@ -307,7 +307,7 @@ def _dns_label(text: str) -> str:
 def _kubernetes(found: _Launch) -> str:
     _need_image(found)
 
-    def said(text: str) -> str:
+    def quoted(text: str) -> str:
         return yaml_text(text.replace("$(", "$$("))  # a variable's place in arguments and values
 
     name = _dns_label(found.request.model.id.rpartition("/")[2])
@@ -318,16 +318,16 @@ def _kubernetes(found: _Launch) -> str:
         "apiVersion: apps/v1", "kind: Deployment", "metadata:", f"  name: {yaml_text(name)}", "spec:", "  replicas: 1",
         "  selector:", "    matchLabels:", f"      app: {yaml_text(name)}", "  template:", "    metadata:",
         "      labels:", f"        app: {yaml_text(name)}", "    spec:", "      containers:",
-        f"        - name: {found.request.engine}", f"          image: {said(found.image)}",
+        f"        - name: {found.request.engine}", f"          image: {quoted(found.image)}",
     ]  # fmt: skip
     # The words of an image without an entry point of its own are its command.
     program = 3 if found.signature.container_words[:1] == ("python3",) else 0
     for title, words in (("command", found.arguments[:program]), ("args", found.arguments[program:])):
-        lines += [f"          {title}:", *(f"            - {said(word)}" for word in words)] if words else []
+        lines += [f"          {title}:", *(f"            - {quoted(word)}" for word in words)] if words else []
     if found.words.environment:
         lines.append("          env:")
         for variable, value in found.words.environment.items():
-            lines += [f"            - name: {said(variable)}", f"              value: {said(value)}"]
+            lines += [f"            - name: {quoted(variable)}", f"              value: {quoted(value)}"]
     lines += [
         "          ports:", f"            - containerPort: {found.signature.default_port}", "          resources:",
         "            limits:", f"              nvidia.com/gpu: {found.gpus}",

@@ -78,10 +78,10 @@ def no_plan(why: str) -> str:
     return f"No plan: {why[:1].lower() if plain else why[:1]}{why[1:]}"
 
 
-def refused(told: Verdict, why: str, remedy: str) -> Verdict:
+def refused(last: Verdict, why: str, remedy: str) -> Verdict:
     """What is said while an older plan is in sight, since there is none of what is set."""
-    which = "could be made" if told.state in ("fails", "unknown") else "worked"
-    shown = f"Shown: the last plan that {which} ({told.headline})"
+    which = "could be made" if last.state in ("fails", "unknown") else "worked"
+    shown = f"Shown: the last plan that {which} ({last.headline})"
     return Verdict("stale", no_plan(why), (remedy, shown) if remedy else (shown,))
 
 
@@ -91,17 +91,17 @@ def _fitting(plan: Plan, unit: Unit) -> tuple[str, ...]:
         return _of_step(plan)
     # The cache as the bars and the table have it: whole blocks, on the GPU with the least.
     segment = plan.devices[plan.tightest].segment("kv_cache")
-    held = segment.estimate if segment else cache.available
+    available = segment.estimate if segment else cache.available
     if cache.shared_out:
-        said = [f"{words.size(plan.bytes_of('kv_cache'), unit)} of KV cache{per_device(plan, cache)}"]
+        facts = [f"{words.size(plan.bytes_of('kv_cache'), unit)} of KV cache{per_device(plan, cache)}"]
     else:
-        said = [f"{_sized(held, unit)} of KV cache per GPU{', as given' if plan.cache_given else ''}"]
+        facts = [f"{_sized(available, unit)} of KV cache per GPU{', as given' if plan.cache_given else ''}"]
     per = " per replica" if plan.replicas > 1 else ""
     if not says_requests(plan):
-        said.append(f"{_requests(cache)}{per}")
-    said += [f"{text}{per}" for text in _tokens(cache, said_already=says_tokens(plan))]
+        facts.append(f"{_requests(cache)}{per}")
+    facts += [f"{text}{per}" for text in _tokens(cache, in_headline=says_tokens(plan))]
     if per and not says_tokens(plan):
-        said.append(f"{plan.replicas} replicas")
+        facts.append(f"{plan.replicas} replicas")
     load = plan.request.load
     if load and plan.limits.bytes_per_user:
         from kvplanner.report.loads import tokens_each
@@ -109,12 +109,12 @@ def _fitting(plan: Plan, unit: Unit) -> tuple[str, ...]:
         need = plan.limits.bytes_per_user
         gpus = len(plan.gpus)
         users = ceil_div(load.users, plan.replicas)
-        said.append(
+        facts.append(
             f"{counted(load.users, 'user', 'users')} of {tokens_each(load)} "
             f"{'takes' if load.users == 1 else 'take'} "
             f"{words.size(need * users, unit)}{' per GPU' if gpus * plan.replicas > 1 else ''}"
         )
-    return tuple(said)
+    return tuple(facts)
 
 
 def _of_step(plan: Plan) -> tuple[str, ...]:
@@ -126,10 +126,10 @@ def _of_step(plan: Plan) -> tuple[str, ...]:
     return (most, f"sequences of up to {step.length:,} tokens")
 
 
-def _tokens(cache: KvCache, *, said_already: bool) -> list[str]:
+def _tokens(cache: KvCache, *, in_headline: bool) -> list[str]:
     """The tokens, or only their range where the headline has them."""
     _, low, high = (f"{n:,}" for n in round_band(cache.tokens, cache.tokens_low, cache.tokens_high))
-    if not said_already:
+    if not in_headline:
         return [words.tokens(cache.tokens, cache.tokens_low, cache.tokens_high)]
     return [f"range {low}–{high} tokens"] if low != high else []
 
@@ -165,38 +165,38 @@ def _tightest_text(plan: Plan, unit: Unit) -> str:
     return f"tightest: {name}, {words.size(headroom.bytes, unit)} headroom"
 
 
-def _said(plan: Plan, size: int, unit: Unit) -> bool:
+def _in_headline(plan: Plan, size: int, unit: Unit) -> bool:
     """Whether the headline has a size, as it is shown."""
     failing = plan.verdict.failing
     if failing is None:
         return False
-    said = (figure for name, figure in failing.reason.figures.items() if f"{{{name}}}" in failing.reason.template)
-    return any(isinstance(figure, Bytes) and words.size(figure, unit) == words.size(size, unit) for figure in said)
+    figures = (figure for name, figure in failing.reason.figures.items() if f"{{{name}}}" in failing.reason.template)
+    return any(isinstance(figure, Bytes) and words.size(figure, unit) == words.size(size, unit) for figure in figures)
 
 
 def _failing(plan: Plan, unit: Unit) -> tuple[str, ...]:
     """What is missing on each GPU, and the two figures that do not go together, as far as the headline does not say."""
     lacks = shortages(plan)
-    said: list[str] = []
-    if not _said(plan, plan.missing_bytes, unit):
-        said += [f"Fails {failing_words(plan)}"] if plan.stage else []
-        said += [_missing(plan, unit)] if lacks else []
+    facts: list[str] = []
+    if not _in_headline(plan, plan.missing_bytes, unit):
+        facts += [f"Fails {failing_words(plan)}"] if plan.stage else []
+        facts += [_missing(plan, unit)] if lacks else []
     elif len(lacks) > 1:
-        said.append(_missing(plan, unit))
+        facts.append(_missing(plan, unit))
     elif len(lacks[0].positions) > 1:
-        said.append(f"alike on {where(plan, lacks[0].positions)}")
-    said += _against(plan, unit)
-    said += _longest(plan)
-    return tuple(said)
+        facts.append(f"alike on {where(plan, lacks[0].positions)}")
+    facts += _against(plan, unit)
+    facts += _longest(plan)
+    return tuple(facts)
 
 
 def _missing(plan: Plan, unit: Unit) -> str:
     """ "5.44 GiB missing on GPU 0, 5.40 on GPU 1"; GPUs whose figures read alike are told together."""
-    told: dict[str, tuple[int, ...]] = {}
+    alike: dict[str, tuple[int, ...]] = {}
     for lack in shortages(plan):
         size = words.size(lack.bytes, unit)
-        told[size] = (*told.get(size, ()), *lack.positions)
-    (first, positions), *others = told.items()
+        alike[size] = (*alike.get(size, ()), *lack.positions)
+    (first, positions), *others = alike.items()
     rest = (f"{size.removesuffix(f' {unit}')} on {where(plan, gpus)}" for size, gpus in others)
     return ", ".join([f"{first} missing on {where(plan, positions)}", *rest])
 
@@ -231,7 +231,7 @@ def _against(plan: Plan, unit: Unit) -> list[str]:
     if rule is None:
         return []
 
-    def told(value: float) -> str:
+    def sized(value: float) -> str:
         return words.size(value, unit)
 
     if rule.against == "free" and device.budget:
@@ -240,21 +240,21 @@ def _against(plan: Plan, unit: Unit) -> list[str]:
         if plan.cache_given:
             return []
         needed = _sum_of(device.budget.value, plan.missing_bytes, unit)
-        return [f"{needed} are needed before any cache, the budget is {told(device.budget.value)}"]
+        return [f"{needed} are needed before any cache, the budget is {sized(device.budget.value)}"]
     if rule.against == "request" and plan.kv_cache:
         # What can be used of the cache stands in the headline, unless that is about other than bytes.
-        left = told(size.get("kv_cache", plan.kv_cache.available.value))
+        left = sized(size.get("kv_cache", plan.kv_cache.available.value))
         failing = plan.verdict.failing
         in_bytes = failing is not None and "usable" in failing.reason.figures
         return [] if in_bytes else [f"{left} of KV cache per GPU"]
-    sees = f"CUDA sees {told(device.cuda_total_bytes)}"
+    sees = f"CUDA sees {sized(device.cuda_total_bytes)}"
     if rule.early:
         weights = size.get("weights", 0)
-        return [sees if _said(plan, weights, unit) else f"weights {told(weights)} per GPU, {sees}"]
+        return [sees if _in_headline(plan, weights, unit) else f"weights {sized(weights)} per GPU, {sees}"]
     needed = _sum_of(device.cuda_total_bytes, plan.missing_bytes, unit)
     cache = size.get("kv_cache", 0)
     given = " as given" if plan.cache_given else ""
-    with_cache = "it" if _said(plan, cache, unit) else f"the KV cache {told(cache)}{given}"
+    with_cache = "it" if _in_headline(plan, cache, unit) else f"the KV cache {sized(cache)}{given}"
     return [f"{needed} are needed with {with_cache}, {sees}"]
 
 

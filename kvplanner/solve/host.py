@@ -13,7 +13,10 @@ _MOVED: Final = 1 / 16
 
 
 def moved_to_host(before: Plan, plan: Plan) -> str:
-    """What it costs that more of the weights lies on the host, of their bytes and their share; "" where none does."""
+    """What it costs that more of the weights lies on the host, of their bytes and their share; "" where none does.
+
+    Both by what the devices show: a setting may move weights as well as the engine of its own (Plan.moved_bytes).
+    """
     there, was = _on_host(plan, "weights"), _on_host(before, "weights")
     whole, wholly = (max(p.bytes_of("weights"), 1) for p in (plan, before))
     if there - was <= whole * _MOVED or there / whole - was / wholly <= _MOVED:

@@ -74,8 +74,8 @@ class OnGpu(NamedTuple):
         if self.first < 0:
             return "output" if self.output else "no layers"
         layers = f"layers {self.first}-{self.last}" if self.last > self.first else f"layer {self.first}"
-        held = f"{layers} and output" if self.output else layers
-        return f"part of {held}" if self.part else held
+        everything = f"{layers} and output" if self.output else layers
+        return f"part of {everything}" if self.part else everything
 
 
 @late("compute")
@@ -117,8 +117,8 @@ def other_of(device: Device, seen: int) -> Estimate:
     """What other programs hold."""
     if device.free_bytes is None:
         return exact(0, "{other}", Input("other", 0, "B", "nothing was given"))
-    held = max(seen - device.free_bytes, 0)
-    return exact(held, "{seen} − {free}", Input("seen", seen, "B", "what CUDA sees"),
+    taken = max(seen - device.free_bytes, 0)
+    return exact(taken, "{seen} − {free}", Input("seen", seen, "B", "what CUDA sees"),
                  Input("free", device.free_bytes, "B", device.free_source or "given"))  # fmt: skip
 
 
@@ -189,16 +189,16 @@ def _steering(model: Model, settled: Settled, layers: Sequence[int]) -> list[Inp
 
 def projector_bytes(settled: Settled) -> int:
     """What a projector on the first GPU takes, its buffer among it; 0 without one."""
-    held = settled.projector_bytes if settled.projector_on_gpu else 0
-    return held + _PROJECTOR[0] if held else 0
+    own = settled.projector_bytes if settled.projector_on_gpu else 0
+    return own + _PROJECTOR[0] if own else 0
 
 
 def weights(
-    model: Model, held: int, layers: int, drafted: Sizes | None, index: int, extra: tuple[Input, ...]
+    model: Model, tensor_bytes: int, layers: int, drafted: Sizes | None, index: int, extra: tuple[Input, ...]
 ) -> Estimate:
     """A model buffer; with a what-if mix, as wide as its own band."""
     source = f"tensors of {layers} layers, each padded as CUDA asks"
-    terms = [Input("tensors", held, "B", source), *extra]
+    terms = [Input("tensors", tensor_bytes, "B", source), *extra]
     if drafted is not None:
         terms.append(Input("draft model", drafted.placed.device_bytes[index], "B", "all its tensors on this GPU"))
     value = sum(int(term.value) for term in terms)
@@ -327,11 +327,11 @@ def tightest(gpus: Sequence[OnGpu]) -> int:
 
 def on_host(model: Model, settled: Settled, sizes: Sizes, tensors: Tensors) -> OnHost:
     """What the host holds."""
-    held, count = sizes.placed.host_bytes, sizes.placed.placement.layers.count(HOST)
+    tensor_bytes, count = sizes.placed.host_bytes, sizes.placed.placement.layers.count(HOST)
     place = settled.settings.place
     repacked = _repacked(tensors) if place.repack and not settled.gpus else 0
     source = "the embedding table and all that stays off the GPUs" if settled.gpus else "all of the model"
-    terms = [Input("tensors", held, "B", source)]
+    terms = [Input("tensors", tensor_bytes, "B", source)]
     if repacked and place.mmap:
         terms.append(Input("repacked", repacked, "B", "matrices copied into the order that AVX2 reads them in"))
     if settled.projector_bytes and not settled.projector_on_gpu:

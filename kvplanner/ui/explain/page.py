@@ -29,7 +29,7 @@ def together(text: str) -> str:
 
 
 def as_html(
-    told: Explanation | None,
+    explanation: Explanation | None,
     tokens: Tokens,
     family: str,
     empty: str = EMPTY,
@@ -43,49 +43,50 @@ def as_html(
     """The explanation in a theme's colours, for a page of `width` pixels. measure(text): the pixels that a text takes;
     opened: the questions whose answers show, None for all; wide: inputs beside the arithmetic instead of below it;
     corner: pixels to the right of the title that a button takes."""
-    if told is None:
+    if explanation is None:
         return f'<p style="color:{tokens.muted}">{rich(empty)}</p>'
-    head = _head(told, tokens, corner)
-    notes = "".join(f'<p style="margin:4px 0 0 0">{together(note.rstrip("."))}.</p>' for note in told.notes)
-    left = "".join((*_arithmetic(told, tokens), *_questions(told, tokens, opened)))
-    rules = f'<p style="margin:7px 0 0 0;color:{tokens.muted}">{rich(told.rules)}</p>'
-    columns = _columns(told.inputs, measure)
-    least = _least_source(told.inputs, measure)
+    head = _head(explanation, tokens, corner)
+    notes = "".join(f'<p style="margin:4px 0 0 0">{together(note.rstrip("."))}.</p>' for note in explanation.notes)
+    left = "".join((*_arithmetic(explanation, tokens), *_questions(explanation, tokens, opened)))
+    rules = f'<p style="margin:7px 0 0 0;color:{tokens.muted}">{rich(explanation.rules)}</p>'
+    columns = _columns(explanation.inputs, measure)
+    least = _least_source(explanation.inputs, measure)
     if wide and columns:
         side = max(int(width * BESIDE), min(sum(columns) + least, width // 2))
-        inputs = _inputs(told.inputs, tokens, columns, side, least)
+        inputs = _inputs(explanation.inputs, tokens, columns, side, least)
         between = int(width * BETWEEN)
         cells = f'<td width="{width - side - between}">{left}{notes}{rules}</td><td width="{between}"></td>'
         cells += f'<td width="{side}">{inputs}</td>'
         body = f'<table width="{width}" cellspacing="0" cellpadding="0" style="margin-top:{HEAD_GAP}px">'
         body += f"<tr>{cells}</tr></table>"
     else:
-        inputs = _inputs(told.inputs, tokens, columns, width, least, "margin-top:8px")
+        inputs = _inputs(explanation.inputs, tokens, columns, width, least, "margin-top:8px")
         body = f"{left}{notes}{inputs}{rules}"
     return f"<div style=\"font-family:'{family}';color:{tokens.text}\">{head}{body}</div>"
 
 
-def _head(told: Explanation, tokens: Tokens, corner: int) -> str:
-    where = f'<p style="margin:1px 0 {HEAD_GAP}px 0;color:{tokens.muted}">{rich(told.where)} · {rich(told.meaning)}</p>'
-    return f'<p style="margin:0 {corner}px 0 0"><b>{rich(told.title)}</b></p>{where}'
+def _head(explanation: Explanation, tokens: Tokens, corner: int) -> str:
+    text = f"{rich(explanation.where)} · {rich(explanation.meaning)}"
+    where = f'<p style="margin:1px 0 {HEAD_GAP}px 0;color:{tokens.muted}">{text}</p>'
+    return f'<p style="margin:0 {corner}px 0 0"><b>{rich(explanation.title)}</b></p>{where}'
 
 
-def _arithmetic(told: Explanation, tokens: Tokens) -> list[str]:
+def _arithmetic(explanation: Explanation, tokens: Tokens) -> list[str]:
     muted = f"color:{tokens.muted}"
     out = [
-        f'<p style="margin:0 0 1px 0;font-weight:600">{together(told.value)}</p>',
-        f'<p style="margin:0 0 5px 0;{muted}">{together(told.band)}</p>',
+        f'<p style="margin:0 0 1px 0;font-weight:600">{together(explanation.value)}</p>',
+        f'<p style="margin:0 0 5px 0;{muted}">{together(explanation.band)}</p>',
     ]
-    for formula in told.formulas:
+    for formula in explanation.formulas:
         head, *numbers = formula.lines()
         out.append(f'<p style="margin:0;{muted}">{together(head)}</p>')
         out += [f'<p style="margin:0 0 4px 0;font-family:monospace">{together(line)}</p>' for line in numbers]
     return out
 
 
-def _questions(told: Explanation, tokens: Tokens, opened: Collection[str] | None) -> list[str]:
+def _questions(explanation: Explanation, tokens: Tokens, opened: Collection[str] | None) -> list[str]:
     out: list[str] = []
-    for number, answer in enumerate(told.answers):
+    for number, answer in enumerate(explanation.answers):
         shown = opened is None or answer.question in opened
         style = f"color:{tokens.accent};text-decoration:none"
         sign = "▾" if shown else "▸"

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 SORT_ROLE: Final = Qt.ItemDataRole.UserRole + 1
 TITLES: Final = tuple(head.removeprefix("longest ").capitalize() if head.islower() else head for head in HEADS)
 _MOST_PARAMETERS: Final = 10**16  # of one verdict, the largest model first
-_MACHINE: Final = 2
 _LONGEST: Final = 3  # lengths whose texts are measured: the widest one has seldom fewer letters
 _NUMBERS: Final = frozenset({3, 4, 5, 6})
 Index = QModelIndex | QPersistentModelIndex

@@ -32,7 +32,6 @@ class BarRow(NamedTuple):
     total: int | None
     parts: tuple[Part, ...]
     planned: tuple[Planned, ...]
-    planned_label: str
     budget: tuple[int, int] | None
     numbers: str
     warn: bool
@@ -65,10 +64,10 @@ def _row(
     if overlay is not None:
         found = overlay.parts
     else:
-        held = engine_bytes(gpu, engine.pid) if engine else Reading(None, "no engine runs here")
-        name = f"{engine.title} (pid {engine.pid})" if engine and held.value else ""
-        found = parts(gpu, held if name else Reading(0), name)
-    planned, label, budget = _planned(plan, overlay)
+        used = engine_bytes(gpu, engine.pid) if engine else Reading(None, "no engine runs here")
+        name = f"{engine.title} (pid {engine.pid})" if engine and used.value else ""
+        found = parts(gpu, used if name else Reading(0), name)
+    planned, budget = _planned(plan, overlay)
     return BarRow(
         gpu.uuid,
         gpu.label,
@@ -77,7 +76,6 @@ def _row(
         gpu.total.value,
         () if gpu.mig and gpu.allocated.value is None else found,
         planned,
-        label,
         budget,
         _numbers(gpu, overlay, found, unit),
         gpu.status not in ("ok", "asleep"),
@@ -94,14 +92,14 @@ def short_name(name: str) -> str:
     return f"MIG {part}" if mig else whole
 
 
-def _planned(plan: Plan | None, overlay: Overlay | None) -> tuple[tuple[Planned, ...], str, tuple[int, int] | None]:
+def _planned(plan: Plan | None, overlay: Overlay | None) -> tuple[tuple[Planned, ...], tuple[int, int] | None]:
     if plan is None or overlay is None:
-        return (), "", None
+        return (), None
     device = plan.devices[overlay.device]
     segments = tuple(Planned(s.kind, s.bytes) for s in device.segments if s.bytes > 0)
     start = sum(s.bytes for s in segments if s.kind in ("driver_reserved", "other", "runtime_outside"))
     budget = (start, start + device.budget.value) if device.budget else None
-    return segments, device.role, budget
+    return segments, budget
 
 
 def _numbers(gpu: GpuSample, overlay: Overlay | None, found: Sequence[Part], unit: ByteUnit) -> str:

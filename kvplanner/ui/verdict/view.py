@@ -242,13 +242,13 @@ class VerdictView(QWidget):
         if self._problem is not None:
             text, remedy = self._problem
             return Verdict("stale", no_plan(text), (remedy,) if remedy else ())
-        told = verdict(self._plan, self._unit)
+        found = verdict(self._plan, self._unit)
         # Why it cannot be told is the headline already.
-        told = told._replace(notes=tuple(note for note in told.notes if note not in told.headline))
+        found = found._replace(notes=tuple(note for note in found.notes if note not in found.headline))
         if self._stale is None or self._plan is None:
-            return told
+            return found
         reason, remedy, of = self._stale
-        return refused(told._replace(headline=f"{of}: {told.headline}") if of else told, reason, remedy)
+        return refused(found._replace(headline=f"{of}: {found.headline}") if of else found, reason, remedy)
 
     def set_unit(self, unit: Unit) -> None:
         """GiB or GB."""
@@ -268,17 +268,17 @@ class VerdictView(QWidget):
         self._show()
 
     def _show(self) -> None:
-        told, tokens = self.shown(), tokens_of(self)
-        self.icon.set_state(told.state)
-        self.headline.setText(told.headline.replace("≈ ", "≈\u00a0"))
-        self.details.show_facts(told.details, told.tightest_text, apart=told.state == "stale")
-        self.details.setVisible(bool(told.details or told.tightest_text))
-        self._show_message(told.engine_message)
-        self._show_notes(told, tokens.warning, tokens.muted)
+        found, tokens = self.shown(), tokens_of(self)
+        self.icon.set_state(found.state)
+        self.headline.setText(found.headline.replace("≈ ", "≈\u00a0"))
+        self.details.show_facts(found.details, found.tightest_text, apart=found.state == "stale")
+        self.details.setVisible(bool(found.details or found.tightest_text))
+        self._show_message(found.engine_message)
+        self._show_notes(found, tokens.warning, tokens.muted)
         self._place_corner()
-        self._keep_room(self._seeks(told.state))
+        self._keep_room(self._seeks(found.state))
         self._hold_height()
-        self.setAccessibleName(shown(f"{STATE_NAMES[told.state]}. {told.headline}"))
+        self.setAccessibleName(shown(f"{STATE_NAMES[found.state]}. {found.headline}"))
 
     def _seeks(self, state: str) -> bool:
         """Whether ways are looked for and offered here: a low window has no room for those that are not needed."""
@@ -299,13 +299,13 @@ class VerdictView(QWidget):
         if self._kept is not None:
             self._kept.setVisible(wanted and self._looking and not self._offered)
 
-    def _show_notes(self, told: Verdict, mark: str, ink: str) -> None:
+    def _show_notes(self, found: Verdict, mark: str, ink: str) -> None:
         few = 0 if self._low else NOTES_SHOWN
-        notes = [*([self._notice] if self._notice else []), *(told.notes if self._open_notes else told.notes[:few])]
+        notes = [*([self._notice] if self._notice else []), *(found.notes if self._open_notes else found.notes[:few])]
         lines = [f'<span style="color:{mark}">▲</span> <span style="color:{ink}">{words.rich(n)}</span>' for n in notes]
         self.notes.setText("<br>".join(lines))
         self.notes.setVisible(bool(lines))
-        hidden = len(told.notes) - few
+        hidden = len(found.notes) - few
         self.more.setVisible(hidden > 0)
         count = counted(hidden, "more note", "more notes") if few else counted(hidden, "note", "notes")
         self.more.setText("Fewer notes" if self._open_notes else count)

@@ -141,23 +141,19 @@ def chain_of(spec: ModelSpec, tensors: Tensors, placed: Placed, how: How) -> Cha
     outside = on_host.get(-1, frozenset())
     output_at = host if placed.output == HOST else placed.output
     first_at = host if at[0] == host or (projection and projection.name in outside) else at[0]
-    # A state that is looked up before its layer's norm draws operations of the layer before to its own device.
-    early = any(isinstance(m, State) and m.kind != "gated_delta" for layer in spec.layers for m in layer.mixers)
-    from_host = any(host in (home for _, home in held.values()) for held in weights) if on_host else False
+    early = _looks_up_early(spec)
+    from_host = bool(on_host) and any(host in (home for _, home in sizes.values()) for sizes in weights)
     fixed = (
         how.all_offloaded
         and how.cache_offload
         and not early
         and not from_host
-        and not any(strays)
+        and not strays
         and output_at != host
         and host not in at
         and spec.model_type not in _UNBOUND
     )
-    step = _UNTURNED.get(spec.model_type)
-    unturned = tuple(index % step == step - 1 for index in range(count)) if step else ()
-    if spec.model_type in _PLACELESS:
-        unturned = (True,) * count
+    unturned = _without_positions(spec, count)
     # Caches and inputs of other layers are copied for each layer that reads them: then every layer counts.
     keep: Sequence[int] = range(count)
     # So it does where each has a tensor from the start on, as with sparse attention.
@@ -193,6 +189,19 @@ def chain_of(spec: ModelSpec, tensors: Tensors, placed: Placed, how: How) -> Cha
         ),
         turns=next((t.device_bytes for t in tensors.tables if t.name == "rope_freqs.weight"), 0),
     )
+
+
+def _looks_up_early(spec: ModelSpec) -> bool:
+    """Whether a state is looked up before its layer's norm: that draws the layer before's operations to its device."""
+    return any(isinstance(m, State) and m.kind != "gated_delta" for layer in spec.layers for m in layer.mixers)
+
+
+def _without_positions(spec: ModelSpec, count: int) -> tuple[bool, ...]:
+    """For each of so many layers whether it leaves positions out, () where none does."""
+    if spec.model_type in _PLACELESS:
+        return (True,) * count
+    step = _UNTURNED.get(spec.model_type)
+    return tuple(index % step == step - 1 for index in range(count)) if step else ()
 
 
 def _selects(spec: ModelSpec) -> bool:

@@ -1,7 +1,7 @@
 """A compute graph over several backends: which operation runs where, and what must be copied.
 
 Behaviour: ggml-backend.cpp and ggml-alloc.c of ggml 0.25.3 (llama.cpp 0.5.0-dev, October 2026). Backends are counted
-from 0 for the GPUs in order; the host is the last. Tensors are told by their number.
+from 0 for the GPUs in order; the host is the last. Tensors go by their number.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Graph:
         self._views: dict[int, int] = {}
         self._nodes: list[_Node] = []
         self._marks: list[int] = []
-        self._held: dict[int, list[int]] = {}  # by the identity of a weight: what it is in the graph
+        self._weight_tensors: dict[int, list[int]] = {}  # by a weight's identity: its tensors here
         self._copied: dict[tuple[int, int], int] = {}
         self._unassigned = False
 
@@ -123,12 +123,12 @@ class Graph:
         if home == self.host and self._offload and big:
             backend = 0
             known = self._shared.get(shared)
-            held = self._tensor(size, home) if known is None else known
-            self._weight.add(held)
-            self._held.setdefault(id(weight), []).append(held)
+            read = self._tensor(size, home) if known is None else known
+            self._weight.add(read)
+            self._weight_tensors.setdefault(id(weight), []).append(read)
             if shared:
-                self._shared[shared] = held
-            sources = (*sources, held) if last else (held, *sources)
+                self._shared[shared] = read
+            sources = (*sources, read) if last else (read, *sources)
         sizes = self.sizes
         tensor = len(sizes)
         sizes.append(bytes_)
@@ -142,9 +142,9 @@ class Graph:
 
     def displaced(self, bytes_: int, weight: tuple[int, int], *sources: int) -> int:
         """An operation that no GPU can do: the host does it, with a copy of the weight."""
-        held = self._tensor(*weight)
-        self._weight.add(held)
-        return self.op(bytes_, held, *sources, on=self.host)
+        copied = self._tensor(*weight)
+        self._weight.add(copied)
+        return self.op(bytes_, copied, *sources, on=self.host)
 
     def mark(self) -> None:
         """Marks where a layer begins."""
@@ -197,10 +197,10 @@ class Graph:
         for at, weights in enumerate(repeat.built):
             like = range(at, len(repeat.weights), repeat.period)[: 1 + repeat.times]
             for name, weight in weights.items():
-                for held in self._held.get(id(weight), ()):
-                    copy = self._copied.get((held, 0))
+                for tensor in self._weight_tensors.get(id(weight), ()):
+                    copy = self._copied.get((tensor, 0))
                     if copy is not None:
-                        loose |= {held, copy}
+                        loose |= {tensor, copy}
                         sized.append((copy, tuple(repeat.weights[layer][name][0] for layer in like)))
         return frozenset(loose), sized
 
@@ -216,19 +216,19 @@ class Graph:
     def _assign(self) -> None:
         """Backends of operations that nothing binds: those of their neighbours, GPUs before the host."""
         backend, host = self._backend, self.host
-        held = [backend[node[0]] for node in self._nodes]
+        assigned = [backend[node[0]] for node in self._nodes]
         for skip_host in (True, False):
             for _ in range(2):  # downwards, then upwards
                 current = UNKNOWN
-                for at, own in enumerate(held):
+                for at, own in enumerate(assigned):
                     if own == UNKNOWN:
-                        held[at] = current
+                        assigned[at] = current
                     else:
                         current = UNKNOWN if skip_host and own == host else own
-                held.reverse()
-            if UNKNOWN not in held:
+                assigned.reverse()
+            if UNKNOWN not in assigned:
                 break
-        for node, own in zip(self._nodes, held, strict=True):
+        for node, own in zip(self._nodes, assigned, strict=True):
             backend[node[0]] = host if own == UNKNOWN else own
 
     def _split(self) -> tuple[list[Placed], list[int]]:

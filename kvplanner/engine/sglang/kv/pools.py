@@ -20,7 +20,6 @@ from kvplanner.units import GIB, round_up
 RefusalKind = Literal["states", "weights", "tokens", "window", "window_cap", "requests"]
 _MOST_REQUESTS, _LEAST_REQUESTS = 4096, 2048
 _EVICTION: Final = 128  # SGLANG_SWA_EVICTION_INTERVAL
-_TAILS_PER_REQUEST: Final = 4
 
 
 class Measured(NamedTuple):

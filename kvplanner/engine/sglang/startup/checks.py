@@ -15,7 +15,6 @@ from kvplanner.record import NamedTuple
 
 WEIGHTS, SIZING, TOO_SMALL = "weights", "kv_cache_sizing", "kv_cache_too_small"
 ALLOCATION, CAPTURE, RUNTIME = "kv_cache_allocation", "graph_capture", "runtime"
-AFTER_SIZING = (ALLOCATION, CAPTURE, RUNTIME)
 ORDER = (WEIGHTS, SIZING, TOO_SMALL, ALLOCATION, CAPTURE, RUNTIME)
 
 

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterator
 
 from kvplanner.engine.sglang.kv.cells import stage_layers
-from kvplanner.engine.sglang.quirks import quirk
 from kvplanner.engine.sglang.settings import Parallel, Settings
 from kvplanner.engine.sglang.weights import rules
 from kvplanner.engine.shared.shard import ExpertRanks, Local, cut, cut_experts, state_rows
@@ -91,9 +90,3 @@ def on_stage(group: TensorGroup, spec: ModelSpec, settings: Settings, stage: int
     if group.kind == "head" and rules.rules(spec.architecture).head_everywhere:
         return True
     return {"first": stage == 0, "last": stage == last, "first+last": stage in (0, last)}.get(group.place, False)
-
-
-def takes_media(spec: ModelSpec, *, enabled: bool) -> bool:
-    """Whether towers are built."""
-    row = quirk(spec.architecture)
-    return not row.media_on_request or enabled

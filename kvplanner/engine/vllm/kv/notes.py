@@ -85,25 +85,25 @@ def _state_padding(tables: tuple[Group, ...]) -> list[str]:
     spec = table.spec
     groups = [t for t in tables if t.spec.kind == "state"]
     layers = sum(t.total_layers for t in groups)
-    held = sum(t.total_layers for t in groups) * spec.state_blocks * spec.page_bytes
+    of_a_request = sum(t.total_layers for t in groups) * spec.state_blocks * spec.page_bytes
     waste = spec.page_bytes - spec.real_bytes
-    said = [
-        f"Recurrent state costs {_size(held)} per request whatever its length: {layers} layers × "
+    notes = [
+        f"Recurrent state costs {_size(of_a_request)} per request whatever its length: {layers} layers × "
         f"{_many(spec.state_blocks, 'block')} × {_size(spec.page_bytes)}"
     ]
     grown = next((t.spec.block_size for t in tables if t.spec.kind in ("full", "mla")), None)
     if waste > 0 and grown is not None:
-        said.append(
+        notes.append(
             f"A state of {spec.real_bytes:,} bytes is padded to the attention page of {spec.page_bytes:,}: "
             f"{100 * waste / spec.real_bytes:.2f} % ({_size(waste * layers * spec.state_blocks)} per "
             f"request); attention blocks grew to {format_count(grown)} tokens so that a page holds a state"
         )
-    return said
+    return notes
 
 
 def _empty_slots(layout: CacheLayout) -> list[str]:
     """Groups that leave slots of a block empty, one sentence for each kind."""
-    said: dict[str, str] = {}
+    notes: dict[str, str] = {}
     for kind in dict.fromkeys(t.spec.kind for t in layout.tables):
         groups = [t for t in layout.tables if t.spec.kind == kind]
         layers, slots = sum(t.total_layers for t in groups), sum(t.slots for t in groups)
@@ -111,16 +111,16 @@ def _empty_slots(layout: CacheLayout) -> list[str]:
             continue
         page = groups[0].spec.page_bytes
         blocks = kv_groups.blocks_of(groups[0], layout.settings, layout.settings.model.max_model_len)
-        said[kind] = (
+        notes[kind] = (
             f"{layers} {kind} layers in {len(groups)} groups of {groups[0].slots} leave "
             f"{_many(slots - layers, 'slot')} empty: padding wastes at most {100 * (slots - layers) / layers:.2f} %, "
             f"{_size((slots - layers) * page * blocks)} per full-length request"
         )
-    return list(said.values())
+    return list(notes.values())
 
 
 def _bounded(settings: Settings, tables: tuple[Group, ...], per_block: int) -> list[str]:
-    said = []
+    notes = []
     for spec in dict.fromkeys(t.spec for t in tables if t.spec.kind in ("sliding", "sliding_mla", "chunked")):
         groups = sum(t.spec == spec for t in tables)
         kept = kv_groups.kept_tokens(spec, settings, settings.model.max_model_len)
@@ -128,12 +128,12 @@ def _bounded(settings: Settings, tables: tuple[Group, ...], per_block: int) -> l
             continue
         extra = (ceil_div(kept, spec.block_size) - ceil_div(min(spec.window, kept), spec.block_size)) * groups
         name = "chunk" if spec.kind == "chunked" else "window"
-        said.append(
+        notes.append(
             f"A {name} of {format_count(spec.window)} tokens keeps blocks for {format_count(kept)}: tokens in flight "
             f"(up to {format_count(kept - spec.window + 1)}) stay until their step is done, "
             f"{_size(extra * per_block)} per request. Fewer batched tokens shrink it"
         )
-    return said
+    return notes
 
 
 def _quantised(layout: CacheLayout, plain: CacheLayout | None) -> str:

@@ -26,9 +26,6 @@ MTP_FAMILIES = (
     "deepseek", "mimo", "mimo_v2", "glm4_moe", "glm4_moe_lite", "qwen3_next", "qwen3_5", "ernie", "longcat_flash",
     "exaone_moe", "nemotron_h", "pangu_ultra_moe", "step3p5",
 )  # fmt: skip
-ONLINE_QUANTIZATION = (
-    "fp8", "fp8_per_tensor", "fp8_per_channel", "fp8_per_block", "mxfp8", "int8_per_channel_weight_only",
-)  # fmt: skip
 
 
 def graph_options() -> tuple[Option, ...]:
