@@ -413,3 +413,23 @@ def test_windows_keeps_a_part_of_each_card_and_moves_instead_of_failing() -> Non
     assert not any("Windows" in note for note in linux.warnings)
     measured = plan(LLAMA, "RTX 4090", wddm=True, engine_name="ollama", num_ctx=4096)
     assert measured.devices[0].segment("other") is not None
+
+
+@pytest.mark.parametrize(
+    ("tensors", "compute"),
+    [
+        (r"blk\.0\.attn_output.*", (109_062_144, 117_450_880)),
+        (r"blk\.0\..*", (121_643_008, 125_831_168)),
+        (r"blk\.1\..*", (117_450_752, 125_831_168)),
+    ],
+)
+def test_overrides_of_the_first_layer_draw_operations_to_another_gpu_as_those_of_others(
+    tensors: str, compute: tuple[int, int]
+) -> None:
+    """As unmodified llama.cpp 0.5.0-dev (October 2026) reserves for Qwen3-8B on two GPUs."""
+    options: dict[str, OptionValue] = {
+        "n_gpu_layers": "99", "ctx_size": 16384, "fit": "off", "override_tensor": f"{tensors}=CUDA1",
+    }  # fmt: skip
+    request = PlanRequest(models.load("Qwen/Qwen3-8B"), gpus.machine("2xH100"), "llamacpp", None, options, None)
+    found = engine("llamacpp").plan(request)
+    assert tuple(size(device, "compute") for device in found.gpus) == compute
