@@ -200,6 +200,16 @@ class ModelSpec(NamedTuple):
     quantization_traits: tuple[str, ...] = ()
 
     @property
+    def trained_context_length(self) -> int | None:
+        """What a GGUF states of the model: the config's field, whatever its rope factor stretches it to.
+
+        Source: `context_length` that convert_hf_to_gguf.py writes; deepseek-coder (16,384, linear factor 4) prints
+        llama.context_length = 16384 in github:arcee-ai/mergekit issue 143.
+        """
+        lengths = [length for length in (self.stated_context_length, self.context_length) if length]
+        return min(lengths, default=None)
+
+    @property
     def num_layers(self) -> int:
         """Decoder layers, MTP blocks not counted."""
         return len(self.layer_of)

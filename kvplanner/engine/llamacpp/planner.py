@@ -257,7 +257,7 @@ def _size(request: PlanRequest, model: Model, settled: Settled, trial: Trial) ->
     if settled.settings.fit.on and settled.gpus:
         fitted = fit(
             _with_reserve(settled, trial), trial.sizes, trial.free,
-            trained=model.spec.context_length or 4096, layers=model.spec.num_layers,
+            trained=model.spec.trained_context_length or 4096, layers=model.spec.num_layers,
             experts=any(isinstance(m, Moe) for layer in model.spec.layers for m in layer.mlps),
         )  # fmt: skip
         settled = settled._replace(settings=fitted.settings._replace(fit=settled.settings.fit))
@@ -334,7 +334,7 @@ _LONGEST: dict[tuple[object, ...], tuple[Sizer, Sizer | None, tuple[int | None, 
 def _longest(request: PlanRequest, model: Model, sized: _Sized, trial: Trial) -> tuple[int | None, int | None]:
     """The longest context with everything else as it is placed: by the values, and surely."""
     if not sized.gpus:
-        return model.spec.context_length, model.spec.context_length
+        return model.spec.trained_context_length, model.spec.trained_context_length
     settings = sized.settled.settings
     fixed = settings._replace(context=settings.context._replace(tokens=0, reducible=False))
 
@@ -343,9 +343,10 @@ def _longest(request: PlanRequest, model: Model, sized: _Sized, trial: Trial) ->
         sizes = trial.sizes(other, can_pipeline=not sized.retried)
         return spare(_on_gpus(request, model, sized.settled, sizes, trial.drafted(other)))
 
+    trained = model.spec.trained_context_length or 0
     return _kept(
         _LONGEST, _key(request, sized, trial, fixed), trial,
-        lambda: limits.longest(settings, sized.sizes, model.spec.context_length or 0, spare(sized.gpus), spare_at),
+        lambda: limits.longest(settings, sized.sizes, trained, spare(sized.gpus), spare_at),
     )  # fmt: skip
 
 

@@ -232,7 +232,7 @@ def warnings(
             f"About {size_mark(read)} of weights are read from RAM for each token: at 60 GiB/s that alone takes "
             f"{milliseconds:,.0f} ms"
         )
-    drafts = request.draft.spec.context_length if request.draft is not None else None
+    drafts = request.draft.spec.trained_context_length if request.draft is not None else None
     moved = fitted is not None and (fitted.context is not None or bool(fitted.layers))
     if moved and drafts and settled.settings.build.fit_draft and "ctx_size" not in request.options:
         yield f"--fit keeps room for the draft at its whole context of {format_count(drafts)} tokens; set --ctx-size"

@@ -89,7 +89,7 @@ def _host_bytes(values: _Values) -> int | None:
 
 
 def _context(build: Build, spec: ModelSpec, values: _Values) -> ContextSettings:
-    trained = spec.context_length or 4096
+    trained = spec.trained_context_length or 4096
     asked = values.options.get("ctx_size")
     slots = values.whole("parallel", build.slots, f"slots of build {build.name}")
     drafts = values.options.get("spec_draft_model") or values.word("spec_type", "none") == MTP
@@ -103,7 +103,7 @@ def _context(build: Build, spec: ModelSpec, values: _Values) -> ContextSettings:
         raise BadInput("0 slots answer nothing", "--parallel", "Give 1 to 256, or leave it out")
     shared = build.unified and automatic
     unified = values.yes("kv_unified", shared, "slots that were not given share one cache" if shared else "")
-    tokens, reason = trained, "the model's own" if spec.context_length else "the model states none"
+    tokens, reason = trained, "the model's own" if spec.trained_context_length else "the model states none"
     if asked:
         tokens = int(asked)
     elif asked is None and build.context is not None:

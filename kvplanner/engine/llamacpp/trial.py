@@ -43,7 +43,7 @@ class Trial:
 
     def reserved(self, settings: Settings) -> tuple[int, ...]:
         """What --fit keeps for what drafts, by GPU: at its own whole context where none is given."""
-        own = self.draft.model.spec.context_length if self.draft is not None else None
+        own = self.draft.model.spec.trained_context_length if self.draft is not None else None
         if settings.context.reducible and own:
             settings = settings._replace(context=settings.context._replace(tokens=own))
         found = self.drafted(settings)

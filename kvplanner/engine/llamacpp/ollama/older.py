@@ -54,7 +54,7 @@ class Older(Asked):
         self.flash = self._flash()
         self.cache_type = self._cache_type()
         self.facts = estimates.facts_of(model, era, own=self.own)
-        self.context = self._context(spec.context_length)
+        self.context = self._context(spec.trained_context_length)
         self.batch = min(int(self.take("num_batch", _BATCH) or _BATCH), self.context)
         self.wanted = -1 if (asked := self.take("num_gpu", None, "as many as fit")) is None else int(asked)
         self.overhead = int(self.take("gpu_overhead", 0) or 0)

@@ -242,7 +242,7 @@ class _Choice(Asked):
         reason = "the model's own encoder, which Ollama loads with it" if inside else ""
         self.projector = int(self.take("mmproj_size", inside or None, reason) or 0)
         self.adapter = int(self.take("lora_size", None) or 0)
-        self.context = self._context(totals, spec.context_length)
+        self.context = self._context(totals, spec.trained_context_length)
         asked = int(self.take("num_parallel", 1) or 1)
         self.slots = rules.slots(spec, asked)
         if self.slots != asked:
