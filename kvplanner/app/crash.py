@@ -56,16 +56,15 @@ def without_places(trace: str) -> str:
     Lines of code are as they are; messages lose paths, hosts, addresses, keys and identities of GPUs.
     """
     from kvplanner.diagnose.privacy import scrubbed
-    from kvplanner.report.private import hider
 
     lines: list[str] = []
-    code, hide = False, hider()
+    code = False
     for line in trace.splitlines():
         place = _SOURCE.match(line)
         if place:
             lines.append(f'{place[1]}File "{_within_package(place[2])}"{place[3]}')
         else:
-            lines.append(line if code and line.startswith("    ") else scrubbed(hide(line)))
+            lines.append(line if code and line.startswith("    ") else scrubbed(line))
         code = place is not None or (code and line.startswith("    "))
     return "\n".join(lines)
 

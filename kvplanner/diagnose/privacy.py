@@ -19,6 +19,8 @@ _PATH: Final = re.compile(r"(?<![\w.])(?:[A-Za-z]:[\\/]|~?/|\.{1,2}/)[^\s'\",;()
 _URL: Final = re.compile(r"\b[a-z][a-z0-9+.-]{1,20}://[^\s'\",;)\]}]+")
 _ADDRESS: Final = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b")
 _HOST: Final = re.compile(r"\b[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.(?:internal|local|lan|corp|intranet|com|net|org|io)\b")
+# What NVML names a GPU by, and a part of one.
+_IDENTITY: Final = re.compile(r"\b(?:MIG-)?(?:GPU|MIG)-[0-9a-fA-F-]{8,}(?:/\d+)*")
 _MAIL: Final = re.compile(r"[\w.+-]+@[\w.-]+")
 # What a key is called, with the key behind it.
 _NAMED: Final = re.compile(
@@ -51,7 +53,8 @@ def public_options(options: Mapping[str, OptionValue]) -> dict[str, OptionValue]
 
 
 def scrubbed(text: str) -> str:
-    """A text without keys, addresses, hosts, and the folders of paths."""
+    """A text without keys, addresses, hosts, identities of GPUs, and the folders of paths."""
+    text = _IDENTITY.sub("a GPU", text)
     text = _SECRET.sub("***", _MAIL.sub("***", _URL.sub("<address>", _NAMED.sub(r"\1***", text))))
     return _HOST.sub("<host>", _ADDRESS.sub("<address>", _pathless(text)))
 

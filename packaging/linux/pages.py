@@ -20,18 +20,20 @@ from kvplanner.errors import PlannerError  # noqa: E402 - after the folders that
 PARSERS: dict[str, ArgumentParser] = {
     command: import_module(f"kvplanner.cli.{command}").parser() for command in COMMANDS if command != "gui"
 }
+TABS = ("Explain", "Start-up", "Log", "Ways", "What fits", "Compare", "Launch")
 # What the window takes besides what `plan` takes: flag, what follows it, what it does.
 WINDOW: tuple[tuple[str, str, str], ...] = (
     ("--screenshot", "OUT.png", "renders the window and exits; needs no display"),
     ("--size", "WxH", "of the window or the picture"),
     ("--scale", "FACTOR", "pixels of the picture for each of the window's, 0.5 to 4"),
     ("--theme", "light|dark|contrast", "instead of the system's"),
-    ("--tab", "NAME", "the tab to show: Explain, Start-up, Log, Ways, What fits, Compare, Launch"),
+    ("--tab", "NAME", f"the tab to show: {', '.join(TABS)}"),
     ("--safe-mode", "", "with default settings, and without what was open before"),
 )
 # What may follow a flag, and stand first behind a command.
 VALUES: dict[str, tuple[str, ...]] = {
-    "--theme": ("light", "dark", "contrast"), "--tab": ("Explain", "Start-up", "Log", "Ways", "Compare", "Launch"),
+    "--theme": ("light", "dark", "contrast"),
+    "--tab": tuple(tab for tab in TABS if " " not in tab),  # a shell would take two words for two choices
     "--engine": registry.names(), "--gpu": ("local", *(entry.id for entry in gpus.index())),
     **{
         action.option_strings[-1]: tuple(map(str, action.choices))

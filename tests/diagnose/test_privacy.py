@@ -109,3 +109,12 @@ def test_names_lose_their_folders(name: str, public: str) -> None:
 def test_texts_lose_keys_and_addresses() -> None:
     text = scrubbed("--api-key sk-abcdefgh123 at http://gpu7.corp:8000 and 10.0.0.3:80, /home/ann/x, ann@b.org")
     assert not any(word in text for word in ("sk-abc", "gpu7", "10.0.0.3", "ann"))
+
+
+@pytest.mark.parametrize("identity", [
+    "GPU-5f1c9a2b-1c77-0e7d-9b41-7a0c2e6d4f10", "MIG-5f1c9a2b-1c77-0e7d-9b41-7a0c2e6d4f10",
+    "MIG-GPU-5f1c9a2b-1c77-0e7d-9b41-7a0c2e6d4f10/1/0", "GPU-5f1c9a2b1c770e7d9b417a0c2e6d4f10",
+])  # fmt: skip
+def test_texts_lose_the_identities_of_gpus(identity: str) -> None:
+    """By themselves, whoever calls."""
+    assert scrubbed(f"NVML lost {identity}: 0x1f") == "NVML lost a GPU: 0x1f"

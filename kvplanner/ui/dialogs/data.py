@@ -100,6 +100,7 @@ class DataDialog(QDialog):
             self._added,
             lambda error: self._failed(error, path),
             key="data-pack",
+            writes=True,
         )
 
     def _added(self, added: Added) -> None:

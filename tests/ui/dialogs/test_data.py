@@ -67,6 +67,15 @@ def test_a_pack_that_cannot_be_used_says_why(dialog: DataDialog, qtbot: QtBot, t
     assert len(shown(dialog)) == 1
 
 
+def test_a_pack_that_is_being_kept_is_finished_before_the_program_ends(
+    dialog: DataDialog, qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, object] = {}
+    monkeypatch.setattr(Jobs, "submit", lambda jobs, *work, **how: asked.update(how))
+    dialog.add(pack(tmp_path))
+    assert asked["writes"] is True
+
+
 def test_it_stands_in_the_help_menu(open_window: Callable[..., MainWindow]) -> None:
     window = open_window()
     window.help.data()
