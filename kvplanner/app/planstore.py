@@ -14,6 +14,7 @@ from typing import Any, Final
 from kvplanner.app.library import open_model
 from kvplanner.app.state import PlanState
 from kvplanner.catalog import gpus
+from kvplanner.engine.registry import engine
 from kvplanner.errors import PlannerError
 from kvplanner.gpu.spec import Machine
 from kvplanner.model.model import Model
@@ -60,6 +61,7 @@ def to_state(file: PlanFile, *, allow_network: bool = False, place: str = "") ->
     """The state that a plan file stands for. Reads the model, from a place on this machine where that is known: for a
     background job. Raises PlannerError.
     """
+    engine(file.ask.engine)
     model = open_model(place or file.model, allow_network=allow_network)
     model = placed(model) if place else model
     machine, unticked, free = gpus.machine(file.machine), frozenset[int](), dict(file.free)

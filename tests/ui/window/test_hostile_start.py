@@ -48,6 +48,7 @@ LAST: dict[str, str] = {
     "a model of the Hub": session(plan=PLAN | {"model": "hub:a/b"}),
     "a model path too long": session(plan=PLAN | {"model": "/" + "y" * 3000}),
     "an unknown machine": session(plan=PLAN | {"machine": EVIL}),
+    "an unknown engine": session(plan=PLAN | {"engine": {"name": EVIL, "version": EVIL}}),
     "an option of a newer version": session(plan=PLAN | {"options": {"from_the_future": 1}}),
     "huge numbers": session(plan=PLAN | {"free_bytes": {"0": 1 << 52}, "load": {"users": 1 << 52, "prompt": 1}}),
     "a newer plan": session(plan=PLAN | {"schema": "kvplanner.planfile/9"}),
