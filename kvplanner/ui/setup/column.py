@@ -53,9 +53,11 @@ class Column(QWidget):
         """Have these in this order, those shown that say so. What must go goes at once, what comes begins to."""
         self._items = items
         shown = {key for key, on in items if on}
-        for key, widget in self._widgets.items():
+        for key, widget in [*self._widgets.items()]:
             if key not in shown and not widget.isHidden():
                 widget.hide()
+            if self._items is not items:  # it had the focus: what was typed there took effect, and arranged them anew
+                return
         self._next = self._top = 0
         self._fill()
 
@@ -63,7 +65,7 @@ class Column(QWidget):
         """Hide all, so that being shown again costs no more than what is in sight."""
         self._turn.stop()
         self._items = ()
-        for widget in self._widgets.values():
+        for widget in [*self._widgets.values()]:
             widget.hide()
 
     def hideEvent(self, event: QHideEvent) -> None:

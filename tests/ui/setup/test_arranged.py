@@ -8,6 +8,7 @@ from time import thread_time
 
 import pytest
 from PySide6.QtCore import QPoint, Qt, QTimer
+from PySide6.QtGui import QHideEvent
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QLabel, QWidget
 from pytestqt.qtbot import QtBot
@@ -216,3 +217,28 @@ def test_an_error_of_a_row_that_is_still_to_come_is_shown(window: MainWindow, fl
     QTest.qWait(20)
     field = next(entry.field for entry in section.entries.values() if entry.field.error.message)
     assert not field.error.visibleRegion().isEmpty()
+
+
+def test_a_row_that_goes_may_have_others_arranged_by_its_edit(qtbot: QtBot) -> None:
+    """Hiding what has the focus ends what is typed there, which takes effect, and so brings other rows."""
+    made: dict[str, QWidget] = {}
+
+    class Row(QLabel):
+        def hideEvent(self, event: QHideEvent) -> None:
+            if self is made["a"]:
+                column.arrange([("c", True), ("d", True)])
+
+    def make(key: str) -> QWidget:
+        made[key] = Row(key, column)
+        made[key].hide()
+        return made[key]
+
+    ground = QWidget()
+    qtbot.addWidget(ground)
+    column = Column(make, 20, ground)
+    ground.show()
+    column.arrange([("a", True), ("b", True)])
+    qtbot.waitUntil(lambda: not column.filling)
+    column.arrange([("b", True)])
+    qtbot.waitUntil(lambda: not column.filling)
+    assert [key for key, row in made.items() if not row.isHidden()] == ["c", "d"], "the later ones stay"
