@@ -16,6 +16,7 @@ from itertools import islice
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final
+from zlib import crc32
 
 from PySide6.QtCore import QObject, QTimer
 
@@ -163,6 +164,21 @@ class Session(QObject):
                 kept = path
             aside.append(kept)
         return found
+
+    def put_aside(self, plan: OpenPlan) -> Path | None:
+        """Keep a plan that cannot be opened as a plan file of its own: the next session has another in its place.
+
+        None where nothing can be written. In any thread.
+        """
+        text = json.dumps(dict(plan.plan))
+        path = self.last.with_name(f"aside-{crc32(text.encode()):08x}.kvplan.json")  # the same one once
+        if not self.enabled:
+            return None
+        try:
+            storage.write(path, text)
+        except OSError:
+            return None
+        return path
 
     def touch(self) -> None:
         """Something changed: write within DELAY_MS. Further changes do not put it off."""

@@ -175,10 +175,16 @@ class _Restoring:
             self._read(self._first if plan is self._restored.plans[0] else self._application.new_window(), plan)
 
     def _read(self, window: MainWindow, plan: OpenPlan) -> None:
+        kept: list[Path | None] = []
+
         def work(control: JobControl) -> tuple[PlanState, tuple[PlanState, ...], Path | None]:
             from kvplanner.app.start import restored_pins, restored_state
 
-            state = restored_state(plan, _probe)
+            try:
+                state = restored_state(plan, _probe)
+            except Exception:
+                kept.append(self._application.session.put_aside(plan))
+                raise
             return state, restored_pins(plan, _probe), _file_of(plan.path, control)
 
         def done(found: tuple[PlanState, tuple[PlanState, ...], Path | None]) -> None:
@@ -194,7 +200,9 @@ class _Restoring:
             self._opened(window)
 
         def failed(error: Exception) -> None:
-            window.messages.warning(f"The last plan could not be opened: {error_text(error)}", key="restored")
+            aside = f" It is kept as {kept[0]}" if kept and kept[0] is not None else ""
+            text = f"The last plan could not be opened: {error_text(error).rstrip('.')}.{aside}"
+            window.messages.warning(text, key="restored")
             _load_start(self._application, window, None)
             self._opened(window)
 

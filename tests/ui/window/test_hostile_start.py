@@ -57,6 +57,8 @@ LAST: dict[str, str] = {
     "deep": '{"schema": "kvplanner.session/1", "windows": ' + "[" * 900 + "]" * 900 + "}",
     "infinite": session(plan=PLAN).replace('"modified"', '"x": 1e999, "modified"'),
 }
+REFUSED = ("an unknown model", "a model of the Hub", "a model path too long", "an unknown machine", "an unknown engine",
+           "huge numbers", "a newer plan")  # fmt: skip
 
 
 def started(application: Application, qtbot: QtBot, restored: Restored | None = None) -> MainWindow:
@@ -77,6 +79,10 @@ def test_no_session_stops_the_start(own_data_folder: Path, application: Applicat
     window = started(application, qtbot)
     assert window.document.plan is not None
     assert window.isVisible()
+    kept = [json.loads(path.read_bytes()) for path in folder.glob("aside-*.kvplan.json")]
+    said = [strip for strip in window.centre.messages.strips if "could not be opened" in strip.message.text]
+    assert kept == [json.loads(LAST[kind])["windows"][0]["plan"] for _ in said], "what cannot be opened is kept"
+    assert said or kind not in REFUSED
 
 
 @pytest.mark.parametrize("names", [["/" + "x" * 400], ["a\0b"], ["/etc/passwd/x"], [EVIL], ["~nobodyatall/x", ""]])
