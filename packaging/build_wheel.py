@@ -87,6 +87,7 @@ def main() -> int:
     except (subprocess.CalledProcessError, dev.Failed) as error:
         print(f"not built: {error}", file=sys.stderr)
         return 1
+    contents.add_checksums(target, made)
     sys.stdout.write(contents.checksums(made))
     return 0
 

@@ -110,3 +110,11 @@ def _text(path: Path) -> str:
 def checksums(files: Iterable[Path]) -> str:
     """Lines that `sha256sum --check` reads."""
     return "".join(f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in sorted(files))
+
+
+def add_checksums(folder: Path, files: Iterable[Path]) -> None:
+    """Have a folder's SHA256SUMS hold these files beside those that others put there and that are there still."""
+    sums = folder / "SHA256SUMS"
+    before = sums.read_text(encoding="ascii").splitlines() if sums.exists() else []
+    there = {folder / name for _, _, name in (line.partition("  ") for line in before) if (folder / name).is_file()}
+    sums.write_text(checksums(there | set(files)), encoding="ascii")

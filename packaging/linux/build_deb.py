@@ -192,7 +192,7 @@ def main() -> int:
     version = (app / "VERSION").read_text(encoding="ascii").strip()
     target.mkdir(parents=True, exist_ok=True)
     made = [debian_package(target, app, version), portable(target, app, version)]
-    (target / "SHA256SUMS").write_text(contents.checksums(made), encoding="ascii")
+    contents.add_checksums(target, made)
     for file in made:
         print(f"{file} {file.stat().st_size / 1e6:.1f} MB")
     return 0

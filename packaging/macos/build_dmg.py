@@ -79,7 +79,7 @@ def main() -> int:
     add_papers(APP, version)
     sign(APP)
     made = [image(target, APP, version), archive(target, APP, version)]
-    (target / "SHA256SUMS").write_text(contents.checksums(made), encoding="ascii")
+    contents.add_checksums(target, made)
     for file in made:
         print(f"{file} {file.stat().st_size / 1e6:.1f} MB")
     return 0

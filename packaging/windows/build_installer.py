@@ -67,7 +67,7 @@ def main() -> int:
     target.mkdir(parents=True, exist_ok=True)
     add_papers(APP, version)
     made = [path for path in (archive(target, APP, version), installer(target, version)) if path is not None]
-    (target / "SHA256SUMS").write_text(contents.checksums(made), encoding="ascii")
+    contents.add_checksums(target, made)
     for file in made:
         print(f"{file} {file.stat().st_size / 1e6:.1f} MB")
     if len(made) == 1:

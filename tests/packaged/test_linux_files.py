@@ -190,7 +190,13 @@ def test_checksums_are_what_sha256sum_reads(tmp_path: Path) -> None:
     import contents
 
     (tmp_path / "a.deb").write_bytes(b"x")
-    (tmp_path / "SHA256SUMS").write_text(contents.checksums([tmp_path / "a.deb"]))
+    (tmp_path / "gone.whl").write_bytes(b"older")
+    contents.add_checksums(tmp_path, [tmp_path / "gone.whl"])
+    (tmp_path / "gone.whl").unlink()
+    contents.add_checksums(tmp_path, [tmp_path / "a.deb"])
+    (tmp_path / "b.whl").write_bytes(b"a wheel")
+    contents.add_checksums(tmp_path, [tmp_path / "b.whl"])
+    assert len((tmp_path / "SHA256SUMS").read_text().splitlines()) == 2, "one for each that is there"
     subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=tmp_path, check=True, capture_output=True)
 
 
