@@ -18,7 +18,7 @@ FOLDER = files("kvplanner.resources") / "models"
 def test_the_index_holds_every_record_and_every_shape() -> None:
     entries = models.index()
     assert len([e for e in entries if not e.like]) == 727
-    assert len([e for e in entries if e.like]) == 305
+    assert len([e for e in entries if e.like]) == 304
     assert len({e.id.lower() for e in entries}) == len(entries)
 
 
