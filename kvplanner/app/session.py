@@ -154,10 +154,16 @@ class Session(QObject):
         return claimed
 
     def _read(self, path: Path, aside: list[Path]) -> tuple[OpenPlan, ...] | None:
-        """The windows of a session file. One that is there and cannot be read is put aside, never destroyed."""
-        found = _plans(read_object(path, MOST_BYTES))
+        """The windows of a session file. One that is there and cannot be read is put aside, never destroyed; so is a
+        copy of one that holds more windows than are opened.
+        """
+        document = read_object(path, MOST_BYTES)
+        found, kept = _plans(document), path.with_suffix(".aside.json")
+        if found is not None and document is not None and len(found) < len(document["windows"]):
+            with suppress(OSError):
+                storage.write(kept, json.dumps(document))
+                aside.append(kept)
         if found is None and is_there(path):
-            kept = path.with_suffix(".aside.json")
             try:
                 path.replace(kept)
             except OSError:

@@ -15,7 +15,7 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from kvplanner.app.jobs import Jobs
-from kvplanner.app.session import OpenPlan, Restored, Session
+from kvplanner.app.session import MOST_WINDOWS, OpenPlan, Restored, Session
 
 PLAN = OpenPlan({"schema": "x", "model": "m"}, "", modified=True)
 
@@ -123,6 +123,15 @@ def test_a_file_of_any_name_stops_nothing(jobs: Jobs, name: str) -> None:
     os.mkfifo(session.folder / f"{dead_pid()}-2.json")
     assert session.restore().plans == ()
     assert any(path.name == name or ".aside" in path.name for path in session.folder.iterdir())
+
+
+def test_of_more_windows_than_are_opened_the_rest_is_kept(jobs: Jobs) -> None:
+    plans = tuple(PLAN._replace(path=f"/{number}.kvplan.json") for number in range(MOST_WINDOWS + 3))
+    Session(lambda: plans, jobs).close()
+    found = Session(lambda: (), jobs).restore()
+    assert found.plans == plans[:MOST_WINDOWS]
+    (kept,) = found.aside
+    assert [one["path"] for one in json.loads(kept.read_bytes())["windows"]] == [plan.path for plan in plans]
 
 
 def test_a_session_of_a_newer_version_is_kept(jobs: Jobs) -> None:

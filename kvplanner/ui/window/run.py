@@ -109,7 +109,8 @@ def begin(
     restored = restored or (Restored((), crashed=False) if asked else application.session.restore())
     if restored.aside:
         names = ", ".join(str(path) for path in restored.aside)
-        window.messages.warning(f"What was open last time cannot be read; it was left aside in {names}", key="aside")
+        text = f"Not all that was open last time can be opened; all of it is kept in {names}"
+        window.messages.warning(text, key="aside")
     if restored.plans:
         _Restoring(application, window, restored).begin()
     else:
